@@ -1,0 +1,4 @@
+"""The engine's way to a host."""
+
+
+def install() -> None: ...

@@ -1,0 +1,1 @@
+"""The engine: job rows, lanes, claim, run, wait, cancel, sweep. It knows no SSH, no Docker and no kind by name."""

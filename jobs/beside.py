@@ -1,0 +1,102 @@
+"""The thread beside the work: renews the mutex, reads the cancel flag, keeps the time limit, writes log and progress.
+
+It never decides how the job ends; it only asks the work to stop and says why.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+
+from jobs import logs
+from jobs.models import Failure, Job, Status, WorkerNode
+from jobs.mutex import Kept
+from jobs.run import LOST_CLAIM
+
+if TYPE_CHECKING:
+    from jobs.mutex import HostMutex
+    from jobs.run import LiveRun
+
+logger = logging.getLogger(__name__)
+TICK = 1.0  # seconds between two writes of log and progress
+LOOK = 2.0  # seconds between two looks at the row
+PATIENCE = 120.0  # seconds that work which was asked to end may take before its process is killed
+CANCEL = "cancel"
+
+
+class Beside(threading.Thread):
+    """One thread per running job, with a database connection of its own."""
+
+    def __init__(self, run: LiveRun, boot: object, limit: timedelta, mutex: HostMutex | None) -> None:
+        super().__init__(daemon=True, name=f"beside-job-{run.job_id}")
+        self.live, self.boot, self.mutex = run, boot, mutex
+        self.deadline = time.monotonic() + limit.total_seconds()
+        self._end = threading.Event()
+        self._next_look = self._next_renewal = 0.0
+        self._drain_since: float | None = None
+        self._stop_since: float | None = None
+
+    def run(self) -> None:
+        """Tick until the work has ended; a database that is away stops nothing."""
+        while not self._end.wait(TICK):
+            try:
+                self.tick(time.monotonic())
+            except DatabaseError as error:
+                logger.warning("job %s: database: %s", self.live.job_id, error)
+                with suppress(DatabaseError):
+                    connection.close()
+        connection.close()
+
+    def finish(self) -> None:
+        """End the thread; what it had not written yet is written by `runner`."""
+        self._end.set()
+        self.join(timeout=30)
+
+    def tick(self, now: float) -> None:
+        """One round at the monotonic second `now`."""
+        if now >= self.deadline:
+            self.live.stop(Failure.TIME_LIMIT)
+        if self.mutex and now >= self._next_renewal:
+            self._next_renewal = now + self.mutex.ttl_ms / 3000
+            if self.mutex.renew() is Kept.LOST:
+                self.live.stop(Failure.LOCK_LOST)
+        self._lose_patience(now)
+        if now >= self._next_look:
+            self._next_look = now + LOOK
+            self._look(now)
+        self.live.write_progress()
+        logs.store(self.live.job_id, self.live.job_log.take())
+
+    def _look(self, now: float) -> None:
+        row = Job.objects.filter(pk=self.live.job_id).values("status", "attempt", "cancel_requested_at").first()
+        if row is None or row["status"] != Status.RUNNING or row["attempt"] != self.live.attempt_id:
+            self.live.stop(LOST_CLAIM)
+        elif row["cancel_requested_at"]:
+            self.live.stop(CANCEL)
+        self._drain(now)
+
+    def _drain(self, now: float) -> None:
+        node = WorkerNode.objects.filter(pk=self.boot).values("drain_at").first()
+        if node is None or node["drain_at"] is None:
+            return
+        self._drain_since = self._drain_since or now
+        if now - self._drain_since >= settings.PIHERDER_DRAIN_GRACE_SEC:
+            self.live.stop(Failure.WORKER_STOPPED)
+
+    def _lose_patience(self, now: float) -> None:
+        """Work that ignores its end is killed with its process; the parent then reports the loss."""
+        if not self.live.reason:
+            return
+        self._stop_since = self._stop_since or now
+        if now - self._stop_since > PATIENCE:
+            logger.error("job %s did not end %d s after it was asked to: killed", self.live.job_id, PATIENCE)
+            os.kill(os.getpid(), signal.SIGKILL)

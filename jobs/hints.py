@@ -1,0 +1,24 @@
+"""Messages are hints: after the commit that changed a row, whoever installed a publisher is told to look at it.
+
+The publisher is `jobs.tasks.publish`; a row whose hint got lost is found by the sweeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.db import transaction
+
+Publisher = Callable[[int], None]
+_publishers: list[Publisher] = []
+
+
+def install(publisher: Publisher) -> None:
+    """Set the one publisher of this process."""
+    _publishers[:] = [publisher]
+
+
+def send(job_id: int) -> None:
+    """Publish a hint for `job_id` after commit; a broker that is away raises nothing here."""
+    for publisher in _publishers:
+        transaction.on_commit(lambda: publisher(job_id), robust=True)

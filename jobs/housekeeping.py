@@ -1,0 +1,37 @@
+"""What ages: ended jobs with their logs and events, dead workers, fired schedules."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.utils import timezone
+
+from jobs import logs, registry
+from jobs.models import TERMINAL, EngineSettings, Job, ScheduleFire, WorkerNode
+
+BATCH = 200
+
+
+def tidy() -> str:
+    """Remove ended jobs past their keep time, in batches; returns one line that says how many went."""
+    now = timezone.now()
+    usual = timedelta(days=EngineSettings.load().keep_job_days)
+    own = {family.kind: family.keep_for for family in registry.kinds() if family.keep_for}
+    gone = sum(_drop(now - keep, kind=kind) for kind, keep in own.items())
+    gone += _drop(now - usual, exclude=tuple(own))
+    ScheduleFire.objects.filter(fired_at__lt=now - usual).delete()
+    WorkerNode.objects.filter(dead_at__lt=now - timedelta(days=7)).delete()
+    return f"{gone} ended jobs removed."
+
+
+def _drop(before: object, kind: str = "", exclude: tuple[str, ...] = ()) -> int:
+    jobs = Job.objects.filter(status__in=TERMINAL, finished_at__lt=before).exclude(kind__in=exclude)
+    if kind:
+        jobs = jobs.filter(kind=kind)
+    gone = 0
+    while batch := list(jobs.order_by("id").values_list("pk", flat=True)[:BATCH]):
+        for job_id in batch:
+            logs.discard(job_id)
+        Job.objects.filter(pk__in=batch).delete()
+        gone += len(batch)
+    return gone

@@ -1,0 +1,109 @@
+"""The threads that keep the engine honest: one only beats, one sweeps. They are no Celery tasks: full slots never stop them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.db.models import F
+
+from jobs.models import WorkerNode
+
+if TYPE_CHECKING:
+    from jobs.node import Me
+    from jobs.sweeper import Sweeper
+
+logger = logging.getLogger(__name__)
+SWEEP_SEC = 2.0
+STATEMENT_MS = 5000
+
+
+class Loop(threading.Thread):
+    """A daemon thread that calls `turn` every `period` seconds over its own connection and survives a database that is away."""
+
+    def __init__(self, name: str, period: float, turn: Callable[[], None], lost: Callable[[], None] = lambda: None) -> None:
+        super().__init__(daemon=True, name=name)
+        self.period, self.turn, self.lost = period, turn, lost
+        self._end = threading.Event()
+        self._limited = False
+
+    def run(self) -> None:
+        """Until `finish`; the pause is counted from the end of a turn."""
+        while not self._end.is_set():
+            try:
+                self._limit_statements()
+                self.turn()
+            except DatabaseError as error:
+                logger.warning("%s: the database is away: %s", self.name, error)
+                self._forget_connection()
+            except Exception:
+                logger.exception("%s", self.name)
+                self._forget_connection()
+            self._end.wait(self.period)
+        connection.close()
+
+    def finish(self) -> None:
+        """End after the current turn."""
+        self._end.set()
+
+    def _forget_connection(self) -> None:
+        self.lost()
+        self._limited = False
+        with suppress(Exception):  # a broken connection may refuse even to be closed
+            connection.close()
+
+    def _limit_statements(self) -> None:
+        """No statement of a monitor may hang on a database that froze."""
+        if self._limited or connection.vendor != "postgresql":
+            return
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET statement_timeout = {STATEMENT_MS}")
+        self._limited = True
+
+
+class Heart:
+    """Moves this boot's counter; a boot that finds itself marked dead calls `buried`."""
+
+    def __init__(self, me: Me, buried: Callable[[], None]) -> None:
+        self.me, self.buried = me, buried
+
+    def beat(self) -> None:
+        """One beat: a single small UPDATE."""
+        alive = WorkerNode.objects.filter(pk=self.me.boot, dead_at__isnull=True)
+        if not alive.update(beats=F("beats") + 1):
+            self.buried()
+
+
+class Monitor:
+    """Heart and sweeper of one process; beat has no heart."""
+
+    def __init__(self, sweeper: Sweeper, heart: Heart | None = None) -> None:
+        self.loops = [Loop("sweeper", SWEEP_SEC, sweeper.sweep, sweeper.lost_contact)]
+        if heart:
+            self.loops.append(Loop("heart", settings.PIHERDER_BEAT_SEC, heart.beat))
+
+    def start(self) -> None:
+        """Start the threads."""
+        for loop in self.loops:
+            loop.start()
+
+    def finish(self) -> None:
+        """End the threads."""
+        for loop in self.loops:
+            loop.finish()
+
+
+def wait_for(answer: Callable[[], bool], seconds: float, step: float = 0.2) -> bool:
+    """True as soon as `answer` is, False after `seconds`."""
+    give_up = time.monotonic() + seconds
+    while time.monotonic() < give_up:
+        if answer():
+            return True
+        time.sleep(step)
+    return False

@@ -1,0 +1,189 @@
+"""The two verbs of every door, `request_job` and `request_cancel`, and the switch that holds the herd.
+
+All refusals are `Refused`: one plain sentence, a code, and the job in the way where there is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from jobs import registry, tasks, transitions
+from jobs.admission import Busy, Draft, Unavailable, admit
+from jobs.models import ACTIVE, Door, EngineSettings, Job, JobEvent, Status
+from jobs.registry import UnknownKind
+from jobs.transitions import End, LostClaim
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+
+    from jobs.registry import Family, Params
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks, and through which door."""
+
+    door: Door
+    user: AbstractBaseUser | AnonymousUser | None = None
+    name: str = ""
+    client_ip: str | None = None
+
+    @property
+    def words(self) -> str:
+        """The name to write down."""
+        return self.name or (self.user.get_username() if self.user else "") or str(self.door)
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """The job that answers a request; `attached` when it was there already."""
+
+    job: Job
+    attached: bool
+
+
+class Refused(Exception):
+    """A request that cannot be met now; `code` is one of invalid, held, paused, busy, unavailable, over."""
+
+    def __init__(self, message: str, code: str, job: Job | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.job = job
+
+
+def request_job(
+    kind: str,
+    host_id: int | None = None,
+    params: Params | None = None,
+    *,
+    asker: Asker,
+    then: dict[str, Any] | None = None,
+    fire_id: int | None = None,
+) -> Requested:
+    """Insert a job, or attach to the equal one that is active. Raises Refused."""
+    family = _family(kind)
+    _check_host(family, host_id)
+    _check_holds(host_id)
+    cleaned = _clean(family, params or {})
+    user_id = getattr(asker.user, "pk", None)
+    draft = Draft(
+        family,
+        host_id,
+        cleaned,
+        door=asker.door,
+        user_id=user_id,
+        user_name=asker.words,
+        client_ip=asker.client_ip,
+        then=then,
+        fire_id=fire_id,
+        lanes=family.lanes_of(host_id, cleaned),
+        time_limit=family.limit_of(host_id, cleaned),
+    )
+    try:
+        job, attached = admit(draft)
+    except Busy as busy:
+        raise Refused(str(busy), "busy", busy.job) from None
+    except Unavailable as busy:
+        raise Refused(str(busy), "unavailable") from None
+    if attached:
+        JobEvent.objects.create(job=job, name="attached", text=f"{asker.words} asked for the same work")
+    return Requested(job, attached)
+
+
+def _family(kind: str) -> Family:
+    try:
+        return registry.get(kind)
+    except UnknownKind as unknown:
+        raise Refused(str(unknown), "invalid") from None
+
+
+def _check_host(family: Family, host_id: int | None) -> None:
+    if family.needs_host and host_id is None:
+        raise Refused(f"{family.label} needs a host: name one.", "invalid")
+    if not family.needs_host and host_id is not None:
+        raise Refused(f"{family.label} takes no host.", "invalid")
+
+
+def _check_holds(host_id: int | None) -> None:
+    switch = EngineSettings.load()
+    if switch.held:
+        reason = f" ({switch.hold_reason})" if switch.hold_reason else ""
+        raise Refused(f"The herd is on hold{reason}: release it first.", "held")
+    why = registry.gate().paused(host_id) if host_id is not None else ""
+    if why:
+        raise Refused(why, "paused")
+
+
+def _clean(family: Family, params: Params) -> Params:
+    """Parameters as the kind's form cleans them. Raises Refused naming the first field that is wrong."""
+    if family.form_class is None:
+        if params:
+            raise Refused(f"{family.label} takes no parameters.", "invalid")
+        return {}
+    unknown = set(params) - set(family.form_class.base_fields)
+    if unknown:
+        known = ", ".join(sorted(family.form_class.base_fields)) or "none"
+        raise Refused(f"{family.label} has no parameter {sorted(unknown)[0]}: known are {known}.", "invalid")
+    form = family.form_class(params)
+    if not form.is_valid():
+        field, errors = next(iter(form.errors.items()))
+        place = "" if field == "__all__" else f"{field}: "
+        raise Refused(f"{place}{errors[0]}", "invalid")
+    return dict(form.cleaned_data)
+
+
+def request_cancel(job: Job, *, asker: Asker) -> str:
+    """Cancel a job; returns one sentence that says what happens now. Raises Refused when it is over."""
+    job.refresh_from_db()
+    if not job.is_active:
+        raise Refused(f"Job {job.pk} is over ({job.state_words.lower()}); there is nothing to cancel.", "over", job)
+    if _ended_at_once(job, asker):
+        transaction.on_commit(lambda: tasks.revoke(job), robust=True)
+        return f"Job {job.pk} is cancelled; it had not started."
+    try:
+        transitions.ask_cancel(job, asker.words)
+    except LostClaim:
+        job.refresh_from_db()
+        if not job.is_active:
+            return request_cancel(job, asker=asker)
+    return f"Job {job.pk} is being cancelled: it ends when no process of it is left."
+
+
+def _ended_at_once(job: Job, asker: Asker) -> bool:
+    if job.status != Status.PENDING or job.attempt is not None:
+        return False
+    end = End(Status.CANCELLED, summary=f"Cancelled by {asker.words} before it started.")
+    try:
+        transitions.end_pending(job, end)
+    except LostClaim:  # a worker was faster: it reads the flag
+        return False
+    return True
+
+
+def run_again(job: Job, *, asker: Asker) -> Requested:
+    """Request the same work anew. Raises Refused."""
+    return request_job(job.kind, job.host_id, job.params, asker=asker, then=job.then)
+
+
+def hold(reason: str, *, asker: Asker) -> None:
+    """Hold the herd: nothing new starts, no schedule fires, running work ends by itself."""
+    values = {"held_at": timezone.now(), "held_by": asker.words, "hold_reason": reason[:200]}
+    EngineSettings.objects.update_or_create(pk=1, defaults=values)
+
+
+def release() -> int:
+    """Release the herd; returns the number of jobs that were waiting for it."""
+    EngineSettings.objects.update_or_create(pk=1, defaults={"held_at": None, "held_by": "", "hold_reason": ""})
+    return Job.objects.filter(status=Status.PENDING).count()
+
+
+def active_jobs(host_id: int | None = None) -> list[Job]:
+    """Jobs that have not ended, oldest first; of one host where given."""
+    jobs = Job.objects.filter(status__in=ACTIVE).select_related("host").order_by("id")
+    return list(jobs.filter(host_id=host_id) if host_id is not None else jobs)
+
+

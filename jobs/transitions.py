@@ -1,0 +1,189 @@
+"""Every transition of a job: a conditional UPDATE naming the old status and the attempt, with its event in the same transaction."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from jobs import follow_up, hints
+from jobs.models import Failure, Job, JobEvent, Lane, Status, WaitingOn
+
+if TYPE_CHECKING:
+    from jobs.node import Me
+    from jobs.registry import Params
+
+CLEARED: dict[str, Any] = {"attempt": None, "boot": None}
+NOT_WAITING: dict[str, Any] = {
+    "waiting_on": WaitingOn.NOTHING,
+    "waiting_why": "",
+    "waiting_since": None,
+    "next_probe_at": None,
+}
+
+
+class LostClaim(Exception):
+    """The row is no longer ours: stop the work and write nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a job ends."""
+
+    status: Status
+    summary: str = ""
+    failure: str = Failure.NONE
+    error: str = ""
+    result: Params = field(default_factory=dict)
+
+
+def _move(job_id: int, where: Q, to: dict[str, Any], event: str, text: str = "", attempt: uuid.UUID | None = None) -> None:
+    """Raises LostClaim when no row matched. Must run inside a transaction."""
+    if not Job.objects.filter(where, pk=job_id).update(**to):
+        raise LostClaim(f"Job {job_id} is no longer in the state this step needs.")
+    node = Job.objects.filter(pk=job_id).values_list("node", flat=True).get()
+    JobEvent.objects.create(job_id=job_id, name=event, text=text, node=node, attempt=attempt)
+
+
+def pick_up(job_id: int, me: Me) -> uuid.UUID:
+    """Make the pending row ours and return the attempt's id. Raises LostClaim when another has it or it ended."""
+    attempt = uuid.uuid4()
+    now = timezone.now()
+    with transaction.atomic():
+        where = Q(status=Status.PENDING, attempt__isnull=True, cancel_requested_at__isnull=True)
+        to = {"attempt": attempt, "boot": me.boot, "node": me.name, "picked_up_at": now}
+        _move(job_id, where, to, "picked up", attempt=attempt)
+    return attempt
+
+
+def claim(job_id: int, attempt: uuid.UUID) -> None:
+    """Pending → running. Raises LostClaim when the row was cancelled or taken away meanwhile."""
+    with transaction.atomic():
+        where = Q(status=Status.PENDING, attempt=attempt, cancel_requested_at__isnull=True)
+        to = {"status": Status.RUNNING, "started_at": timezone.now(), **NOT_WAITING}
+        _move(job_id, where, to, "running", attempt=attempt)
+
+
+def put_back(job_id: int, attempt: uuid.UUID, on: WaitingOn, why: str, pause: timedelta) -> None:
+    """Undo a pick-up: the row waits, its lanes stay, its slot is free. A cancel that came meanwhile ends it.
+
+    Raises LostClaim.
+    """
+    now = timezone.now()
+    with transaction.atomic():
+        row = Job.objects.filter(pk=job_id, attempt=attempt, status=Status.PENDING).first()
+        if row is None:
+            raise LostClaim(f"Job {job_id} was taken away.")
+        Lane.objects.filter(job_id=job_id, name=Lane.FENCE, attempt=attempt).delete()
+        if row.cancel_requested_at:
+            _end(row, Q(attempt=attempt, status=Status.PENDING), cancelled_by(row))
+            return
+        goes_on = row.waiting_since and row.waiting_on in (on, WaitingOn.WORKER)
+        to = {
+            **CLEARED,
+            "waiting_on": on,
+            "waiting_why": why[:300],
+            "waiting_since": row.waiting_since if goes_on else now,
+            "next_probe_at": now + pause,
+            "published_at": None,
+            "publishes": 0,
+        }
+        changed = row.waiting_on != on or row.waiting_why != why[:300]
+        if changed:
+            _move(job_id, Q(attempt=attempt), to, f"waiting on {on or 'queue'}", why)
+        else:  # a wait that goes on is one event, not one per probe
+            Job.objects.filter(pk=job_id, attempt=attempt).update(**to)
+
+
+def cancelled_by(job: Job) -> End:
+    """The end of a job that was cancelled before it ran."""
+    return End(Status.CANCELLED, summary=f"Cancelled by {job.cancelled_by or 'an operator'} before it started.")
+
+
+def finish(job_id: int, attempt: uuid.UUID, end: End) -> None:
+    """Running → ended, by the attempt that ran it. Raises LostClaim when it is no longer ours."""
+    with transaction.atomic():
+        job = Job.objects.filter(pk=job_id).first()
+        if job is None:
+            raise LostClaim(f"Job {job_id} was deleted.")
+        _end(job, Q(status=Status.RUNNING, attempt=attempt), end, attempt)
+
+
+def fail_attempt(job_id: int, attempt: uuid.UUID, end: End) -> None:
+    """Picked up → ended without having run (login refused, unknown kind). Raises LostClaim."""
+    with transaction.atomic():
+        _end(Job.objects.get(pk=job_id), Q(status=Status.PENDING, attempt=attempt), end, attempt)
+
+
+def end_pending(job: Job, end: End) -> None:
+    """Pending and picked up by nobody → ended. Raises LostClaim when somebody has it."""
+    with transaction.atomic():
+        _end(job, Q(status=Status.PENDING, attempt__isnull=True), end)
+
+
+def end_orphan(job: Job, end: End) -> None:
+    """Running on a boot that is gone → ended; the node's name stays. Raises LostClaim when it moved."""
+    with transaction.atomic():
+        _end(job, Q(status=Status.RUNNING, attempt=job.attempt, boot=job.boot), end, job.attempt)
+
+
+def release_pick_up(job: Job, why: str) -> None:
+    """Picked up by a boot that is gone, never claimed → pending again and published anew: nothing ran. Raises LostClaim."""
+    with transaction.atomic():
+        where = Q(status=Status.PENDING, attempt=job.attempt, boot=job.boot)
+        Lane.objects.filter(job=job, name=Lane.FENCE, attempt=job.attempt).delete()
+        if job.cancel_requested_at:
+            _end(job, where, cancelled_by(job))
+            return
+        to = {**CLEARED, "celery_task_id": uuid.uuid4(), "published_at": None, "publishes": 0}
+        _move(job.pk, where, to, "put back", why)
+        hints.send(job.pk)
+
+
+def ask_cancel(job: Job, by: str) -> None:
+    """Set the flag that the work reads every 2 s. Raises LostClaim when the job is not active."""
+    with transaction.atomic():
+        where = Q(status__in=(Status.PENDING, Status.RUNNING), cancel_requested_at__isnull=True)
+        to = {"cancel_requested_at": timezone.now(), "cancelled_by": by}
+        _move(job.pk, where, to, "cancel requested", f"by {by}", job.attempt)
+
+
+def take_over(job: Job, me: Me) -> uuid.UUID:
+    """Running on a dead boot → running under a new attempt of ours, so that its end can be settled. Raises LostClaim."""
+    attempt = uuid.uuid4()
+    with transaction.atomic():
+        where = Q(status=Status.RUNNING, attempt=job.attempt, boot=job.boot)
+        _move(job.pk, where, {"attempt": attempt, "boot": me.boot}, "settling", "asking the host", attempt)
+        Lane.objects.filter(job=job, name=Lane.FENCE).update(attempt=attempt)
+    return attempt
+
+
+def _end(job: Job, where: Q, end: End, attempt: uuid.UUID | None = None) -> None:
+    to: dict[str, Any] = {
+        "status": end.status,
+        "finished_at": timezone.now(),
+        "summary": end.summary[:500],
+        "failure": end.failure,
+        "error": end.error,
+        "result": end.result,
+        **NOT_WAITING,
+    }
+    _move(job.pk, where, to, str(end.status), end.error or end.summary, attempt)
+    Lane.objects.filter(job_id=job.pk).delete()
+    if end.status == Status.SUCCEEDED and job.then:
+        _start_next(job)
+
+
+def _start_next(job: Job) -> None:
+    """Insert the job that follows, in the transaction that ends this one; a refusal is an event, never a failure."""
+    try:
+        with transaction.atomic():
+            text = follow_up.insert(job)
+    except follow_up.NotInserted as reason:
+        text = f"Not started: {reason}"
+    JobEvent.objects.create(job_id=job.pk, name="then", text=text, node=job.node)

@@ -1,0 +1,152 @@
+"""The worker's side of Celery: a bootstep that registers this boot, and signals that report what happens to its pool."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import signal
+import sys
+from contextlib import suppress
+from typing import Any
+
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+from celery import bootsteps, signals
+from celery.worker import state
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.utils import timezone
+
+from jobs import node, runner, sweeper, transitions
+from jobs.models import Job, Status, WorkerNode
+from jobs.monitor import Heart, Monitor, wait_for
+from jobs.sweeper import Sweeper
+from jobs.tasks import TASKS
+from jobs.transitions import LostClaim
+
+logger = logging.getLogger(__name__)
+EXIT_DUPLICATE = 78  # EX_CONFIG: another live worker has this name
+EXIT_BURIED = 70
+WATCH_BEATS = 2.2  # heartbeats that an earlier boot of our name is watched for
+
+
+def carried() -> set[int]:
+    """Ids of the jobs that this worker's pool has accepted and not finished."""
+    return {request.args[0] for request in list(state.active_requests) if request.name in TASKS and request.args}
+
+
+class NodeStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no types for bootsteps
+    """Registers this boot: buries earlier ones of its name, refuses to start beside a live one, then beats and sweeps.
+
+    It has no `stop`: a step that needs the pool is stopped before the pool drains, and the heart must beat until the
+    last child is gone.
+    """
+
+    requires = {"celery.worker.components:Pool"}
+
+    def __init__(self, worker: Any, **kwargs: Any) -> None:
+        """Take this boot's place; built before the pool forks, so that each child inherits who it is."""
+        super().__init__(worker, **kwargs)
+        self.me = node.become(worker.hostname)
+        replace_earlier_boots(self.me.name)
+        WorkerNode.objects.create(
+            boot=self.me.boot,
+            name=self.me.name,
+            pid=os.getpid(),
+            machine=platform.node(),
+            slots=worker.concurrency,
+            queues=sorted(worker.app.amqp.queues.consume_from),
+        )
+        connection.close()
+
+    def start(self, worker: Any) -> None:
+        """Begin to beat and to sweep, once the pool is there."""
+        for job in Job.objects.filter(node=self.me.name, status=Status.RUNNING).exclude(boot=self.me.boot):
+            with suppress(LostClaim):
+                sweeper.end_lost(job, self.me)
+        connection.close()
+        Monitor(Sweeper(self.me, carried), Heart(self.me, buried)).start()
+
+
+def replace_earlier_boots(name: str) -> None:
+    """Mark dead the boots of our name that are silent; exit with EXIT_DUPLICATE when one of them still beats."""
+    for old in WorkerNode.objects.filter(name=name, dead_at__isnull=True):
+        first = old.beats
+
+        def moved(boot: WorkerNode = old, before: int = first) -> bool:
+            boot.refresh_from_db()
+            return boot.beats != before
+
+        if not _gone_from_here(old) and wait_for(moved, WATCH_BEATS * settings.PIHERDER_BEAT_SEC):
+            print(
+                f"A worker named {name} is already running: start this one with another name, "
+                f"for example `-n {name.split('@')[0]}2@%h` or PIHERDER_NODE.",
+                file=sys.stderr,
+            )
+            sys.stderr.flush()
+            os._exit(EXIT_DUPLICATE)
+        old.refresh_from_db()
+        sweeper.bury(old, "replaced by a new start of the same name")
+
+
+def _gone_from_here(old: WorkerNode) -> bool:
+    """True when the boot ran on this machine and its process is gone: no need to watch for silence.
+
+    In two containers of one machine name (which Docker does not give) this could be wrong; they differ in name.
+    """
+    return old.machine == platform.node() and old.pid != os.getpid() and not os.path.exists(f"/proc/{old.pid}")
+
+
+def buried() -> None:
+    """Others marked this boot dead: its rows have ended, so its children must too; the supervisor starts a fresh boot."""
+    logger.critical("this worker was marked dead while it was silent: ending its jobs and exiting")
+    for pid in _children():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    os._exit(EXIT_BURIED)
+
+
+def _children() -> list[int]:
+    """Pids of this process's children (Linux)."""
+    found: list[int] = []
+    for thread in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{thread}/children", encoding="ascii") as handle:
+            found += [int(pid) for pid in handle.read().split()]
+    return found
+
+
+@signals.worker_shutting_down.connect  # type: ignore[misc]  # celery's signals are untyped
+def drain(**_: Any) -> None:
+    """SIGTERM: say so on the node's row; each job's own thread then counts the grace."""
+    with suppress(DatabaseError, RuntimeError):
+        WorkerNode.objects.filter(pk=node.me().boot, drain_at__isnull=True).update(drain_at=timezone.now())
+
+
+@signals.worker_shutdown.connect  # type: ignore[misc]
+def gone(**_: Any) -> None:
+    """The pool has drained: this boot ends here."""
+    with suppress(DatabaseError, RuntimeError):
+        boot = node.me().boot
+        WorkerNode.objects.filter(pk=boot, dead_at__isnull=True).update(dead_at=timezone.now(), dead_why="stopped")
+
+
+@signals.task_failure.connect  # type: ignore[misc]
+def child_lost(sender: Any = None, exception: BaseException | None = None, args: Any = None, **_: Any) -> None:
+    """A pool child died under a job: the parent reports it, unless another child carries the same job."""
+    if not isinstance(exception, WorkerLostError | TimeLimitExceeded) or getattr(sender, "name", "") not in TASKS:
+        return
+    with suppress(DatabaseError, LostClaim, RuntimeError):
+        report_child(args[0])
+
+
+def report_child(job_id: int) -> None:
+    """Fail or put back the row of a dead child. Raises LostClaim."""
+    me = node.me()
+    job = Job.objects.filter(pk=job_id, boot=me.boot, status__in=(Status.PENDING, Status.RUNNING)).first()
+    others = sum(1 for request in list(state.active_requests) if request.args and request.args[0] == job_id)
+    if job is None or others > 1:
+        return
+    if job.status == Status.RUNNING:
+        transitions.end_orphan(job, runner.worker_lost(job.node))
+    else:
+        transitions.release_pick_up(job, "the worker's process died before the work began")

@@ -1,0 +1,196 @@
+"""Settings of an installation; every value that differs between installations comes from `env.py`."""
+
+from __future__ import annotations
+
+import logging.config
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from piherder import env
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+DATA = env.data_folder()
+SECRET_KEY = env.text("PIHERDER_SECRET_KEY") or env.secret_file("django.key")
+# The first seals, all open: the newest stands first while keys are rotated.
+PIHERDER_MASTER_KEYS = env.words("PIHERDER_MASTER_KEYS") or env.secret_file("master.key").split()
+DEBUG = env.flag("PIHERDER_DEBUG")
+ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *env.words("PIHERDER_HOSTS")]
+CSRF_TRUSTED_ORIGINS = env.words("PIHERDER_ORIGINS")
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "django_celery_beat",
+    "django_celery_results",
+    "jobs",
+    "hosts",
+    "stacks",
+    "piherder",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "piherder.urls"
+WSGI_APPLICATION = "piherder.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "piherder" / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+SQLITE_OPTIONS: dict[str, Any] = {
+    # IMMEDIATE takes the write lock when a transaction begins: a read snapshot that is upgraded later fails at once
+    # with "database is locked", whatever the time-out. FULL, because a job's claim must survive a power cut (P4).
+    "transaction_mode": "IMMEDIATE",
+    "timeout": 20,
+    "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;",
+}
+POSTGRESQL_OPTIONS: dict[str, Any] = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
+
+
+def _database() -> dict[str, Any]:
+    found = env.database()
+    shared = {"NAME": found.name, "CONN_HEALTH_CHECKS": True}
+    if found.engine == "sqlite3":
+        return {**shared, "ENGINE": "django.db.backends.sqlite3", "OPTIONS": SQLITE_OPTIONS}
+    return {
+        **shared,
+        "ENGINE": "django.db.backends.postgresql",
+        "USER": found.user,
+        "PASSWORD": found.password,
+        "HOST": found.host,
+        "PORT": found.port,
+        "OPTIONS": POSTGRESQL_OPTIONS,
+    }
+
+
+DATABASES = {"default": _database()}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "jobs"
+LOGOUT_REDIRECT_URL = "login"
+
+LANGUAGE_CODE = "en-gb"
+TIME_ZONE = env.text("TZ", "UTC")
+USE_I18N = False
+USE_TZ = True
+
+STATIC_URL = "static/"
+STATIC_ROOT = BASE_DIR / "static-built"
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = DEBUG
+
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.flag("PIHERDER_HTTPS")
+SECURE_SSL_REDIRECT = False
+SECURE_HSTS_SECONDS = 31_536_000 if env.flag("PIHERDER_HTTPS") else 0
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+SILENCED_SYSTEM_CHECKS = [
+    # Plain http on a LAN or through `ssh -L` is a supported way in; PIHERDER_HTTPS turns these on.
+    *("security.W004", "security.W008", "security.W012", "security.W016"),
+    # HSTS for subdomains and preload lists are the owner's decision about a domain, not ours.
+    *("security.W005", "security.W021"),
+]
+
+# --- the engine -------------------------------------------------------------------------------------------------
+
+PIHERDER_BACKUPS = Path(env.text("PIHERDER_BACKUPS", str(DATA / "backups")))
+PIHERDER_LOGS = DATA / "job-logs"
+PIHERDER_RUNTIME = Path(env.text("PIHERDER_RUNTIME", str(DATA / "run")))
+PIHERDER_REDIS_URL = env.redis_url()
+PIHERDER_SERVER_LOCK_TTL = env.number("PIHERDER_SERVER_LOCK_TTL", 60, 6, 86_400)
+PIHERDER_LOCK_WAIT_SEC = env.number("PIHERDER_LOCK_WAIT_SEC", 10_800, 30, 604_800)
+PIHERDER_EXCLUSIVE_HOST_WAIT_SEC = (
+    env.number("PIHERDER_EXCLUSIVE_HOST_WAIT_SEC", 1800, 30, 86_400)
+    if env.text("PIHERDER_EXCLUSIVE_HOST_WAIT_SEC")
+    else None
+)
+PIHERDER_RESERVED_SLOTS = env.number("PIHERDER_RESERVED_SLOTS", 1, 0, 64)
+PIHERDER_DRAIN_GRACE_SEC = env.number("PIHERDER_DRAIN_GRACE_SEC", 20, 0, 7200)
+PIHERDER_BEAT_SEC = env.number("PIHERDER_BEAT_SEC", 5, 1, 30)  # a worker's heartbeat
+# A worker that has not beaten for so long is dead.
+PIHERDER_SILENCE_SEC = env.number("PIHERDER_SILENCE_SEC", 4 * PIHERDER_BEAT_SEC, 3 * PIHERDER_BEAT_SEC, 600)
+PIHERDER_PROBE_SEC = env.number("PIHERDER_PROBE_SEC", 30, 1, 600)  # between two looks at a host that was down
+PIHERDER_TEST_KINDS = env.flag("PIHERDER_TEST_KINDS")  # registers `noop` and `sleep`
+
+CELERY_BROKER_URL = env.broker_url()
+CELERY_RESULT_BACKEND = "django-db"
+CELERY_RESULT_EXPIRES = timedelta(days=7)
+CELERY_TASK_SERIALIZER = CELERY_RESULT_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_DEFAULT_QUEUE = "celery"
+CELERY_TIMEZONE = TIME_ZONE
+CELERY_ENABLE_UTC = True
+CELERY_TASK_IGNORE_RESULT = True  # the job row holds the truth; beat's chores ask for a result themselves
+CELERY_TASK_TRACK_STARTED = True
+CELERY_TASK_ACKS_LATE = True
+# A poison task would be started again without end; the row is failed instead.
+CELERY_TASK_REJECT_ON_WORKER_LOST = False
+CELERY_TASK_TIME_LIMIT = 7200
+CELERY_TASK_SOFT_TIME_LIMIT = 7140
+CELERY_WORKER_CONCURRENCY = env.number("CELERY_CONCURRENCY", 2, 1, 64)
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+# A reserved message ages towards its visibility time-out while it waits for a slot, and is then delivered twice.
+CELERY_WORKER_DISABLE_PREFETCH = True
+CELERY_WORKER_MAX_TASKS_PER_CHILD = 500
+CELERY_WORKER_SEND_TASK_EVENTS = False
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": env.number("PIHERDER_VISIBILITY_SEC", 10_800, 5, 604_800),
+    "unacked_restore_throttle": 1,
+    "socket_timeout": 5,
+    "socket_connect_timeout": 5,
+    "max_retries": 1,
+}
+CELERY_BEAT_SCHEDULER = "jobs.beat:LeaderScheduler"
+CELERY_BEAT_MAX_LOOP_INTERVAL = 2
+DJANGO_CELERY_BEAT_TZ_AWARE = True
+
+LOGGING_CONFIG = None
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": env.text("PIHERDER_LOG_LEVEL", "INFO")},
+}
+logging.config.dictConfig(LOGGING)

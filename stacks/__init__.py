@@ -1,0 +1,1 @@
+"""Compose projects on the hosts."""

@@ -13,7 +13,9 @@ class SealBroken(Exception):
     """A secret cannot be opened with this installation's master key."""
 
     def __init__(self) -> None:
-        super().__init__("A stored secret cannot be read with this master key: put back the master.key it was saved with.")
+        super().__init__(
+            "A stored secret cannot be read with this master key: put back the master.key it was saved with."
+        )
 
 
 def _fernet(secret: str) -> Fernet:

@@ -1,4 +1,4 @@
-"""How a job gets in: the row and its lanes are inserted first, the database decides, and a refusal names who is in the way."""
+"""How a job gets in: row and lanes are inserted first, the database decides, and a refusal names who is in the way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from jobs import hints, registry
-from jobs.models import ACTIVE, Door, Job, JobEvent, Lane, WaitingOn
+from jobs.models import ACTIVE, Door, Job, JobEvent, Lane, Status, WaitingOn
 
 if TYPE_CHECKING:
     from jobs.registry import Family, Params
@@ -110,15 +110,25 @@ def _insert(draft: Draft) -> Job:
             client_ip=draft.client_ip,
             created_at=now,
         )
-        asleep = draft.host_id is not None and registry.gate().looks_down(draft.host_id)
+        asleep = _starts_asleep(draft)
         if asleep:
             job.waiting_on, job.waiting_since, job.next_probe_at = WaitingOn.HOST, now, now
         job.save(force_insert=True)
         Lane.objects.bulk_create(_lane_rows(draft, job))
         JobEvent.objects.create(job=job, name="requested", text=f"by {draft.user_name or draft.door}")
-        if not asleep:
+        if asleep:
+            JobEvent.objects.create(job=job, name="waiting on host", text="the host did not answer last time")
+        else:
             hints.send(job.pk)
     return job
+
+
+def _starts_asleep(draft: Draft) -> bool:
+    """True when the host was down at its last contact or another job waits for it: such a job takes no slot."""
+    if draft.host_id is None or not draft.family.reaches:
+        return False
+    waiting = Job.objects.filter(host_id=draft.host_id, status=Status.PENDING, waiting_on=WaitingOn.HOST)
+    return registry.gate().looks_down(draft.host_id) or waiting.exists()
 
 
 def _lane_rows(draft: Draft, job: Job) -> list[Lane]:

@@ -46,7 +46,7 @@ class Beside(threading.Thread):
         self._stop_since: float | None = None
 
     def run(self) -> None:
-        """Tick until the work has ended; a database that is away stops nothing."""
+        """Tick until the work has ended; neither a database that is away nor a fault in one tick ends the guard."""
         while not self._end.wait(TICK):
             try:
                 self.tick(time.monotonic())
@@ -54,6 +54,8 @@ class Beside(threading.Thread):
                 logger.warning("job %s: database: %s", self.live.job_id, error)
                 with suppress(DatabaseError):
                     connection.close()
+            except Exception:
+                logger.exception("job %s: beside it", self.live.job_id)
         connection.close()
 
     def finish(self) -> None:

@@ -5,11 +5,12 @@ The publisher is `jobs.tasks.publish`; a row whose hint got lost is found by the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from django.db import transaction
 
-Publisher = Callable[[int], None]
+Publisher = Callable[[int], object]
 _publishers: list[Publisher] = []
 
 
@@ -21,4 +22,4 @@ def install(publisher: Publisher) -> None:
 def send(job_id: int) -> None:
     """Publish a hint for `job_id` after commit; a broker that is away raises nothing here."""
     for publisher in _publishers:
-        transaction.on_commit(lambda: publisher(job_id), robust=True)
+        transaction.on_commit(functools.partial(publisher, job_id), robust=True)

@@ -7,17 +7,23 @@ at 64 KiB and masked before they reach either.
 from __future__ import annotations
 
 import gzip
+import logging
 import shutil
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
 from jobs.models import Job, JobLine
+from jobs.words import one_line
+
+logger = logging.getLogger(__name__)
 
 HEAD = 200  # lines of the beginning that stay as rows
 TAIL = 500  # lines of the end that stay as rows
@@ -33,24 +39,29 @@ def path_of(job_id: int) -> Path:
 
 def clean(line: str) -> str:
     """`line` as one printable line: no NUL, no line breaks, undecodable bytes escaped, bounded."""
-    text = line.replace("\x00", "\\0").replace("\n", "\\n").replace("\r", "\\r")
-    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    text = one_line(line)
     return text if len(text) <= LONGEST else text[:LONGEST] + CUT
 
 
 class JobLog:
-    """The log of one attempt: `write` is called by the work, `take` by the thread beside it."""
+    """The log of one attempt: `write` is called by the work, `take` by the thread beside it.
+
+    A disk that is full costs lines of the file, never the job: the rows go on.
+    """
 
     def __init__(self, job_id: int, *, first: int = 0, mask: Mask = str) -> None:
         self.job_id = job_id
         self.path = path_of(job_id)
         self.mask = mask
         self.count = first
+        self.broken = False
         self._lock = threading.Lock()
         self._head: list[JobLine] = []
         self._tail: deque[JobLine] = deque(maxlen=TAIL)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("a", encoding="utf-8", buffering=1 << 16)
+        self._file: TextIO | None = None
+        with self._tolerant():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("a", encoding="utf-8", buffering=1 << 16)
 
     def write(self, line: str) -> None:
         """Add a line; it reaches the file and the rows at the next flush."""
@@ -58,14 +69,14 @@ class JobLog:
         now = timezone.now()
         with self._lock:
             self.count += 1
-            self._file.write(f"{now:%Y-%m-%dT%H:%M:%SZ} {text}\n")
+            self._to_file(f"{now:%Y-%m-%dT%H:%M:%SZ} {text}\n")
             row = JobLine(job_id=self.job_id, number=self.count, at=now, text=text)
             (self._head if self.count <= HEAD else self._tail).append(row)
 
     def take(self) -> list[JobLine]:
         """Rows written since the last call; the file is handed to the kernel."""
         with self._lock:
-            self._file.flush()
+            self._to_file("")
             rows = [*self._head, *self._tail]
             self._head.clear()
             self._tail.clear()
@@ -73,7 +84,24 @@ class JobLog:
 
     def close(self) -> None:
         """End writing; the plain file stays until `compress`."""
-        self._file.close()
+        if self._file:
+            with self._tolerant():
+                self._file.close()
+
+    def _to_file(self, text: str) -> None:
+        """Add text; an empty one hands what is buffered to the kernel."""
+        if self._file:
+            with self._tolerant():
+                self._file.write(text) if text else self._file.flush()
+
+    @contextmanager
+    def _tolerant(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if not self.broken:
+                logger.error("job %s: its log file cannot be written: %s", self.job_id, error)
+            self.broken = True
 
 
 def store(job_id: int, rows: list[JobLine]) -> None:

@@ -7,6 +7,7 @@ kind only through this declaration, and a host only through the `HostGate` that 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -59,6 +60,10 @@ class Summary:
 
     text: str
     result: Params = field(default_factory=dict)
+
+
+class NotYet(Exception):
+    """Raised by a family that has done nothing yet: something outside holds the work up; the job waits on a lock."""
 
 
 class HostDown(Exception):
@@ -122,6 +127,12 @@ class Run(Protocol):
     def check_cancel(self) -> None:
         """Raise StopWork when the work must end."""
 
+    def shielded(self) -> AbstractContextManager[None]:
+        """Within it no stop is raised: for a clean-up that must happen and is bounded in time."""
+
+    def pause(self, seconds: float) -> None:
+        """Wait, but no longer than until the work must end. Raises StopWork."""
+
     def step(self, name: str) -> None:
         """Begin a named step by a fenced write: raises LostClaim when the job is no longer ours."""
 
@@ -140,6 +151,7 @@ class Family:
     task: ClassVar[str] = "exclusive_job"
     form_class: ClassVar[type[forms.Form] | None] = None
     needs_host: ClassVar[bool] = True
+    reaches: ClassVar[bool] = True  # logs in to its host at pick-up; False for work on what is kept here
     exclusive: ClassVar[bool] = True
     time_limit: ClassVar[timedelta] = timedelta(hours=2)
     expires: ClassVar[timedelta | None] = None  # a row still pending after this fails
@@ -152,6 +164,10 @@ class Family:
     def run(self, run: Run) -> Summary:
         """Do the work. Raises JobFailed with a plain sentence when it did not succeed."""
         raise NotImplementedError
+
+    def carry_out(self, run: Run) -> Summary:
+        """What the engine calls; a base class of families may translate errors around `run`."""
+        return self.run(run)
 
     def lanes_of(self, host_id: int | None, params: Params) -> tuple[str, ...]:
         """Names of the lanes this request takes; the declared ones unless a family knows better."""

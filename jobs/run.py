@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,11 +16,15 @@ from jobs.models import Job, JobEvent, Status
 from jobs.patience import patiently
 from jobs.registry import StopWork
 from jobs.transitions import LostClaim
+from jobs.words import one_line
 
 if TYPE_CHECKING:
+    import uuid
+
     from jobs.logs import JobLog
     from jobs.registry import Params, Session
 
+logger = logging.getLogger(__name__)
 LOST_CLAIM = "lost_claim"
 
 
@@ -48,6 +52,7 @@ class LiveRun:
         self._session = session
         self._reason = ""
         self._stopped = threading.Event()
+        self._lock = threading.Lock()
         self._shielded = False
         self.leave = False  # the process itself was told to exit while the work ran
         self._actions: list[Callable[[], None]] = []
@@ -64,12 +69,12 @@ class LiveRun:
 
     def progress(self, done: int, total: int | None = None, label: str = "") -> None:
         """Remember how far the work is; the thread beside it writes it at most once a second."""
-        self.newest = Progress(done, total, label, fresh=True)
+        self.newest = Progress(done, total, one_line(label)[:200], fresh=True)
 
     def step(self, name: str) -> None:
         """Begin a named step by a fenced write. Raises LostClaim, and StopWork when the work must end."""
         self.check_cancel()
-        if not patiently(lambda: self._write_step(name), self.check_cancel):
+        if not patiently(lambda: self._write_step(one_line(name)[:100]), self.check_cancel):
             self.stop(LOST_CLAIM)
             self.check_cancel()
         self.log(f"== {name}")
@@ -83,7 +88,11 @@ class LiveRun:
 
     def on_stop(self, action: Callable[[], None]) -> None:
         """Call `action` once, from another thread, when the work must end."""
-        self._actions.append(action)
+        with self._lock:
+            if not self._reason:
+                self._actions.append(action)
+                return
+        action()  # the stop came first
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
@@ -106,19 +115,23 @@ class LiveRun:
 
     def stop(self, reason: str) -> None:
         """Ask the work to end; the first reason stays, but a lost claim outranks all."""
-        if self._reason and reason != LOST_CLAIM:
-            return
-        self._reason = reason
+        with self._lock:
+            if self._reason and reason != LOST_CLAIM:
+                return
+            self._reason = reason
+            actions, self._actions = self._actions, []
         self._stopped.set()
-        actions, self._actions = self._actions, []
         for action in actions:
-            action()
+            try:
+                action()
+            except Exception:  # one that fails must not keep the others, or the thread that calls, from going on
+                logger.exception("job %s: on stop", self.job_id)
 
     def write_progress(self) -> None:
         """Store the newest progress; a fenced write that finds nothing stops the work."""
         newest, self.newest = self.newest, Progress()
         if newest.fresh and not self._fenced(
-            progress_done=newest.done, progress_total=newest.total, progress_label=newest.label[:200]
+            progress_done=newest.done, progress_total=newest.total, progress_label=newest.label
         ):
             self.stop(LOST_CLAIM)
 

@@ -7,31 +7,33 @@ happens. Every write is fenced by the attempt.
 from __future__ import annotations
 
 import logging
-import traceback
-import uuid
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import DatabaseError, DataError, IntegrityError, transaction
 
-from jobs import logs, node, registry, transitions
-from jobs.beside import CANCEL, Beside
+from jobs import logs, node, outcome, registry, transitions
+from jobs.beside import Beside
 from jobs.models import ACTIVE, EngineSettings, Failure, Job, Lane, Status, WaitingOn, WorkerNode
 from jobs.mutex import HostMutex, RedisAway
 from jobs.patience import patiently
-from jobs.registry import HostDown, HostRefused, JobFailed, StopWork, UnknownKind
+from jobs.registry import HostDown, HostRefused, NotYet, UnknownKind
 from jobs.run import LiveRun
 from jobs.transitions import End, LostClaim
 
 if TYPE_CHECKING:
+    import uuid
+    from collections.abc import Callable
+
     from jobs.node import Me
     from jobs.registry import Family, Session
 
 logger = logging.getLogger(__name__)
 SOON = timedelta(seconds=5)
+NOT_YET = timedelta(seconds=15)
 
 
 class PutBack(Exception):
@@ -42,18 +44,31 @@ class PutBack(Exception):
         self.on, self.pause = on, pause
 
 
+class LateCheck:
+    """The check that a connection made at pick-up calls: nothing until the work runs, then the work's own."""
+
+    def __init__(self) -> None:
+        self.check: Callable[[], None] | None = None
+
+    def __call__(self) -> None:
+        if self.check:
+            self.check()
+
+
 @dataclass(slots=True)
 class Held:
     """What an attempt has taken so far, given back in reverse."""
 
+    check: LateCheck = field(default_factory=LateCheck)
     session: Session | None = None
     mutex: HostMutex | None = None
 
     def give_back(self, attempt: uuid.UUID) -> None:
         """Release the mutex, what is left of the fence, and the connection."""
         if self.mutex:
-            Lane.objects.filter(name=Lane.FENCE, attempt=attempt).delete()
             self.mutex.release()
+            with suppress(DatabaseError):  # the end of the row freed it, or the sweep does
+                Lane.objects.filter(name=Lane.FENCE, attempt=attempt).delete()
         if self.session:
             with suppress(Exception):  # a connection that is already broken cannot be closed twice
                 self.session.close()
@@ -76,19 +91,13 @@ def run(job_id: int) -> None:
 
 
 def _redelivered(job: Job) -> None:
-    """A running row met by a message: only a node that is marked dead lets it fail."""
+    """A running row met by a message: only a node that is marked dead lets it fail; what can be settled is left to a sweep."""
+    with suppress(UnknownKind):
+        if registry.settle_of(registry.get(job.kind)):
+            return
     if not WorkerNode.objects.filter(pk=job.boot, dead_at__isnull=True).exists():
         with suppress(LostClaim):
-            transitions.end_orphan(job, worker_lost(job.node))
-
-
-def worker_lost(name: str) -> End:
-    """The end of a job whose worker went away."""
-    return End(
-        Status.FAILED,
-        failure=Failure.WORKER_LOST,
-        error=f"The worker {name} was lost while the job ran; it was not resumed. Run it again.",
-    )
+            transitions.end_orphan(job, outcome.worker_lost(job.node))
 
 
 def may_not_start(job: Job, me: Me) -> bool:
@@ -114,16 +123,28 @@ def _carry_out(job: Job, attempt: uuid.UUID, me: Me) -> None:
         except PutBack as wait:
             transitions.put_back(job.pk, attempt, wait.on, str(wait), wait.pause)
             return
-        except UnknownKind as error:
-            transitions.fail_attempt(job.pk, attempt, End(Status.FAILED, failure=Failure.UNKNOWN_KIND, error=str(error)))
-            return
-        except HostRefused as error:
-            transitions.fail_attempt(job.pk, attempt, End(Status.FAILED, failure=error.code, error=str(error)))
+        except Exception as error:
+            transitions.fail_attempt(job.pk, attempt, _hopeless(error))
             return
         if _claimed(job.pk, attempt):
             _work(job, attempt, family, held, me)
     finally:
         held.give_back(attempt)
+
+
+def _hopeless(error: Exception) -> End:
+    """The end of a job that cannot start at all, also where a fault of ours is the reason: put back, it would loop.
+
+    Raises the database's errors and LostClaim again: after those the sweeper puts the row back.
+    """
+    if isinstance(error, DatabaseError | LostClaim):
+        raise error
+    if isinstance(error, HostRefused):
+        return End(Status.FAILED, failure=error.code, error=str(error))
+    if isinstance(error, UnknownKind):
+        return End(Status.FAILED, failure=Failure.UNKNOWN_KIND, error=str(error))
+    logger.error("a job cannot start", exc_info=error)
+    return outcome.fault(error)
 
 
 def _claimed(job_id: int, attempt: uuid.UUID) -> bool:
@@ -149,12 +170,12 @@ def _leave_a_slot(job: Job, family: Family, me: Me) -> None:
 
 
 def _reach(job: Job, family: Family, held: Held) -> None:
-    if not family.needs_host or job.host_id is None:
+    if not (family.needs_host and family.reaches) or job.host_id is None:
         return
     try:
         if not registry.gate().port_answers([job.host_id])[job.host_id]:
             raise HostDown("The host does not answer on its SSH port.")
-        held.session = registry.gate().open(job.host_id, lambda: None)
+        held.session = registry.gate().open(job.host_id, held.check)
     except HostDown as down:
         pause = timedelta(seconds=settings.PIHERDER_PROBE_SEC)
         raise PutBack(WaitingOn.HOST, str(down), pause) from None
@@ -188,10 +209,17 @@ def _fence_holder(hosts: list[int], job: Job) -> str:
 def _work(job: Job, attempt: uuid.UUID, family: Family, held: Held, me: Me) -> None:
     log = logs.JobLog(job.pk, first=job.log_lines)
     live = LiveRun(job, attempt, log, held.session)
+    held.check.check = live.check_cancel
     beside = Beside(live, me.boot, job.time_limit, held.mutex)
     beside.start()
     try:
-        end = _outcome(family, live, me)
+        end = outcome.carry_out(family, live, me)
+    except NotYet as wait:
+        beside.finish()
+        log.close()
+        why = str(wait)
+        patiently(lambda: transitions.put_back(job.pk, attempt, WaitingOn.LOCK, why, NOT_YET))
+        return
     finally:
         beside.finish()
     _finish(live, family, end)
@@ -199,66 +227,39 @@ def _work(job: Job, attempt: uuid.UUID, family: Family, held: Held, me: Me) -> N
         raise SystemExit(0)
 
 
-def _outcome(family: Family, live: LiveRun, me: Me) -> End | None:
-    """Run the family and say how it ended; None when the row is no longer ours."""
-    try:
-        summary = family.run(live)
-        return End(Status.SUCCEEDED, summary=summary.text, result=summary.result)
-    except LostClaim:
-        return None
-    except StopWork as stop:
-        return _stopped(stop, me)
-    except JobFailed as failed:
-        return End(Status.FAILED, failure=failed.code, error=str(failed), result=failed.result)
-    except SystemExit:  # a cold shutdown of the worker
-        live.leave = True
-        return _stopped(StopWork(Failure.WORKER_STOPPED), me)
-    except Exception as error:
-        if _is_soft_limit(error):
-            return _stopped(StopWork(Failure.TIME_LIMIT), me)
-        for line in traceback.format_exc().splitlines():
-            live.log(line)
-        logger.exception("job %s", live.job_id)
-        text = f"A fault in PiHerder ended the job ({type(error).__name__}: {error}); the log holds the traceback."
-        return End(Status.FAILED, failure=Failure.ERROR, error=text)
-
-
-def _is_soft_limit(error: Exception) -> bool:
-    """Celery's soft limit, by name: only the modules that speak to Celery import it."""
-    return type(error).__name__ == "SoftTimeLimitExceeded"
-
-
-STOP_SENTENCES = {
-    Failure.TIME_LIMIT: "Stopped at its time limit.",
-    Failure.LOCK_LOST: "Stopped because another job holds the host's copy lock.",
-    Failure.WORKER_STOPPED: "The worker {name} was stopped; the job was not resumed. Run it again.",
-}
-
-
-def _stopped(stop: StopWork, me: Me) -> End:
-    if stop.reason == CANCEL:
-        if stop.unconfirmed:
-            text = "Cancelled, but the host could not be asked whether the work there has ended; its own lock still guards."
-            return End(Status.CANCELLED, summary=text, failure=Failure.CANCEL_UNCONFIRMED, error=text)
-        return End(Status.CANCELLED, summary="Cancelled; no process of the job is left.")
-    reason = Failure(stop.reason)
-    detail = stop.__notes__[0] if getattr(stop, "__notes__", None) else ""
-    sentence = detail or STOP_SENTENCES.get(reason, str(stop)).format(name=me.name)
-    return End(Status.FAILED, failure=reason, error=sentence)
-
-
 def _finish(live: LiveRun, family: Family, end: End | None) -> None:
     """Write the last lines and the end; a database that is away is waited for, as long as nobody took the row."""
     rows = live.job_log.take()
     live.job_log.close()
-    patiently(lambda: logs.store(live.job_id, rows))
     if end is None:
         return
     try:
-        patiently(lambda: transitions.finish(live.job_id, live.attempt_id, end))
+        patiently(lambda: logs.store(live.job_id, rows))
+        patiently(live.write_progress)
+    except IntegrityError:
+        return  # the job was deleted meanwhile
+    try:
+        _store(live, end)
     except LostClaim:
         return
-    if end.status == Status.SUCCEEDED and not family.keep_log:
-        patiently(lambda: logs.discard(live.job_id))
-    else:
-        logs.compress(live.job_id)
+    _settle_log(live.job_id, keep=family.keep_log or end.status != Status.SUCCEEDED)
+
+
+def _store(live: LiveRun, end: End) -> None:
+    """Write the end; one that the database cannot hold is replaced by one that says so. Raises LostClaim."""
+    try:
+        patiently(lambda: transitions.finish(live.job_id, live.attempt_id, end))
+    except (TypeError, ValueError, DataError) as error:
+        logger.exception("job %s: its outcome cannot be stored", live.job_id)
+        said = outcome.fault(error, f"; it had come to this: {end.error or end.summary}")
+        patiently(lambda: transitions.finish(live.job_id, live.attempt_id, said))
+
+
+def _settle_log(job_id: int, *, keep: bool) -> None:
+    try:
+        if keep:
+            logs.compress(job_id)
+        else:
+            patiently(lambda: logs.discard(job_id))
+    except OSError as error:
+        logger.error("job %s: its log file was left as it is: %s", job_id, error)

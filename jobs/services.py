@@ -106,6 +106,8 @@ def _check_host(family: Family, host_id: int | None) -> None:
         raise Refused(f"{family.label} needs a host: name one.", "invalid")
     if not family.needs_host and host_id is not None:
         raise Refused(f"{family.label} takes no host.", "invalid")
+    if host_id is not None and host_id not in registry.gate().herd():
+        raise Refused(f"There is no host with the id {host_id}: it was removed or never added.", "invalid")
 
 
 def _check_holds(host_id: int | None) -> None:
@@ -141,6 +143,8 @@ def request_cancel(job: Job, *, asker: Asker) -> str:
     job.refresh_from_db()
     if not job.is_active:
         raise Refused(f"Job {job.pk} is over ({job.state_words.lower()}); there is nothing to cancel.", "over", job)
+    if job.status == Status.RUNNING and not _may_be_cancelled(job):
+        raise Refused(f"Job {job.pk} ({job.kind}) cannot be cancelled once it runs; it ends by itself.", "invalid", job)
     if _ended_at_once(job, asker):
         transaction.on_commit(lambda: tasks.revoke(job), robust=True)
         return f"Job {job.pk} is cancelled; it had not started."
@@ -148,9 +152,16 @@ def request_cancel(job: Job, *, asker: Asker) -> str:
         transitions.ask_cancel(job, asker.words)
     except LostClaim:
         job.refresh_from_db()
-        if not job.is_active:
+        if job.cancel_requested_at is None or not job.is_active:  # it ended, or went back to waiting, meanwhile
             return request_cancel(job, asker=asker)
     return f"Job {job.pk} is being cancelled: it ends when no process of it is left."
+
+
+def _may_be_cancelled(job: Job) -> bool:
+    try:
+        return registry.get(job.kind).cancellable
+    except UnknownKind:
+        return True
 
 
 def _ended_at_once(job: Job, asker: Asker) -> bool:

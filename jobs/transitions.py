@@ -12,7 +12,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from jobs import follow_up, hints
-from jobs.models import Failure, Job, JobEvent, Lane, Status, WaitingOn
+from jobs.models import ACTIVE, Failure, Job, JobEvent, Lane, Status, WaitingOn
+from jobs.words import one_line, storable
 
 if TYPE_CHECKING:
     from jobs.node import Me
@@ -25,6 +26,9 @@ NOT_WAITING: dict[str, Any] = {
     "waiting_since": None,
     "next_probe_at": None,
 }
+
+
+WAITED = "waiting on "
 
 
 class LostClaim(Exception):
@@ -65,39 +69,57 @@ def claim(job_id: int, attempt: uuid.UUID) -> None:
     """Pending → running. Raises LostClaim when the row was cancelled or taken away meanwhile."""
     with transaction.atomic():
         where = Q(status=Status.PENDING, attempt=attempt, cancel_requested_at__isnull=True)
-        to = {"status": Status.RUNNING, "started_at": timezone.now(), **NOT_WAITING}
+        # `waiting_since` stays: work that then says "not yet" goes on with the same wait.
+        no_wait = {key: value for key, value in NOT_WAITING.items() if key != "waiting_since"}
+        to = {"status": Status.RUNNING, "started_at": timezone.now(), **no_wait}
         _move(job_id, where, to, "running", attempt=attempt)
 
 
 def put_back(job_id: int, attempt: uuid.UUID, on: WaitingOn, why: str, pause: timedelta) -> None:
-    """Undo a pick-up: the row waits, its lanes stay, its slot is free. A cancel that came meanwhile ends it.
+    """Undo a pick-up, or a claim after which nothing was done: the row waits, its lanes stay, its slot is free.
 
-    Raises LostClaim.
+    A cancel that came meanwhile ends it. Raises LostClaim.
     """
-    now = timezone.now()
+    now, why = timezone.now(), one_line(why)[:300]
+    mine = Q(attempt=attempt, status__in=ACTIVE)
     with transaction.atomic():
-        row = Job.objects.filter(pk=job_id, attempt=attempt, status=Status.PENDING).first()
+        row = _locked(job_id, mine)  # or a cancel that comes between this look and the write would be lost
         if row is None:
             raise LostClaim(f"Job {job_id} was taken away.")
         Lane.objects.filter(job_id=job_id, name=Lane.FENCE, attempt=attempt).delete()
         if row.cancel_requested_at:
-            _end(row, Q(attempt=attempt, status=Status.PENDING), cancelled_by(row))
+            _end(row, mine, cancelled_by(row))
             return
-        goes_on = row.waiting_since and row.waiting_on in (on, WaitingOn.WORKER)
+        goes_on = row.waiting_since and _last_wait(job_id) == on
         to = {
             **CLEARED,
+            "status": Status.PENDING,
+            "started_at": None,
+            "step": "",
             "waiting_on": on,
-            "waiting_why": why[:300],
+            "waiting_why": why,
             "waiting_since": row.waiting_since if goes_on else now,
             "next_probe_at": now + pause,
             "published_at": None,
             "publishes": 0,
         }
-        changed = row.waiting_on != on or row.waiting_why != why[:300]
+        changed = row.waiting_on != on or row.waiting_why != why
         if changed:
-            _move(job_id, Q(attempt=attempt), to, f"waiting on {on or 'queue'}", why)
+            _move(job_id, mine, to, f"{WAITED}{on or 'queue'}", why)
         else:  # a wait that goes on is one event, not one per probe
-            Job.objects.filter(pk=job_id, attempt=attempt).update(**to)
+            Job.objects.filter(mine, pk=job_id).update(**to)
+
+
+def _locked(job_id: int, where: Q) -> Job | None:
+    """The row, kept from change until the transaction ends (SQLite keeps the whole file)."""
+    return Job.objects.select_for_update().filter(where, pk=job_id).first()
+
+
+def _last_wait(job_id: int) -> str:
+    """What the job waited on last, "" when it never waited."""
+    waits = JobEvent.objects.filter(job_id=job_id, name__startswith=WAITED)
+    name = waits.order_by("-id").values_list("name", flat=True).first() or WAITED
+    return name.removeprefix(WAITED)
 
 
 def cancelled_by(job: Job) -> End:
@@ -137,8 +159,11 @@ def release_pick_up(job: Job, why: str) -> None:
     with transaction.atomic():
         where = Q(status=Status.PENDING, attempt=job.attempt, boot=job.boot)
         Lane.objects.filter(job=job, name=Lane.FENCE, attempt=job.attempt).delete()
-        if job.cancel_requested_at:
-            _end(job, where, cancelled_by(job))
+        row = _locked(job.pk, where)
+        if row is None:
+            raise LostClaim(f"Job {job.pk} is no longer picked up by the worker that was lost.")
+        if row.cancel_requested_at:
+            _end(row, where, cancelled_by(row))
             return
         to = {**CLEARED, "celery_task_id": uuid.uuid4(), "published_at": None, "publishes": 0}
         _move(job.pk, where, to, "put back", why)
@@ -146,9 +171,9 @@ def release_pick_up(job: Job, why: str) -> None:
 
 
 def ask_cancel(job: Job, by: str) -> None:
-    """Set the flag that the work reads every 2 s. Raises LostClaim when the job is not active."""
+    """Set the flag that the work reads every 2 s. Raises LostClaim when no attempt is there to read it, or it is set."""
     with transaction.atomic():
-        where = Q(status__in=(Status.PENDING, Status.RUNNING), cancel_requested_at__isnull=True)
+        where = Q(status__in=ACTIVE, attempt__isnull=False, cancel_requested_at__isnull=True)
         to = {"cancel_requested_at": timezone.now(), "cancelled_by": by}
         _move(job.pk, where, to, "cancel requested", f"by {by}", job.attempt)
 
@@ -167,13 +192,13 @@ def _end(job: Job, where: Q, end: End, attempt: uuid.UUID | None = None) -> None
     to: dict[str, Any] = {
         "status": end.status,
         "finished_at": timezone.now(),
-        "summary": end.summary[:500],
+        "summary": storable(end.summary)[:500],
         "failure": end.failure,
-        "error": end.error,
+        "error": storable(end.error),
         "result": end.result,
         **NOT_WAITING,
     }
-    _move(job.pk, where, to, str(end.status), end.error or end.summary, attempt)
+    _move(job.pk, where, to, str(end.status), storable(end.error or end.summary), attempt)
     Lane.objects.filter(job_id=job.pk).delete()
     if end.status == Status.SUCCEEDED and job.then:
         _start_next(job)

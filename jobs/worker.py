@@ -17,9 +17,10 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from django.utils import timezone
 
-from jobs import node, runner, sweeper, transitions
+from jobs import node, sweeper, transitions
 from jobs.models import Job, Status, WorkerNode
 from jobs.monitor import Heart, Monitor, wait_for
+from jobs.outcome import worker_lost
 from jobs.sweeper import Sweeper
 from jobs.tasks import TASKS
 from jobs.transitions import LostClaim
@@ -147,6 +148,6 @@ def report_child(job_id: int) -> None:
     if job is None or others > 1:
         return
     if job.status == Status.RUNNING:
-        transitions.end_orphan(job, runner.worker_lost(job.node))
+        transitions.end_orphan(job, worker_lost(job.node))
     else:
         transitions.release_pick_up(job, "the worker's process died before the work began")

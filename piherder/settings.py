@@ -131,6 +131,7 @@ SILENCED_SYSTEM_CHECKS = [
 
 # --- the engine -------------------------------------------------------------------------------------------------
 
+PIHERDER_INSTALL_ID = env.text("PIHERDER_INSTALL_ID") or env.secret_file("install.id")
 PIHERDER_BACKUPS = Path(env.text("PIHERDER_BACKUPS", str(DATA / "backups")))
 PIHERDER_LOGS = DATA / "job-logs"
 PIHERDER_RUNTIME = Path(env.text("PIHERDER_RUNTIME", str(DATA / "run")))
@@ -148,6 +149,8 @@ PIHERDER_BEAT_SEC = env.number("PIHERDER_BEAT_SEC", 5, 1, 30)  # a worker's hear
 # A worker that has not beaten for so long is dead.
 PIHERDER_SILENCE_SEC = env.number("PIHERDER_SILENCE_SEC", 4 * PIHERDER_BEAT_SEC, 3 * PIHERDER_BEAT_SEC, 600)
 PIHERDER_PROBE_SEC = env.number("PIHERDER_PROBE_SEC", 30, 1, 600)  # between two looks at a host that was down
+# A clock that is right although nothing on this machine says so (a virtual machine, say): retention asks nothing then.
+PIHERDER_CLOCK_TRUSTED = env.flag("PIHERDER_CLOCK_TRUSTED")
 PIHERDER_TEST_KINDS = env.flag("PIHERDER_TEST_KINDS")  # registers `noop` and `sleep`
 
 CELERY_BROKER_URL = env.broker_url()

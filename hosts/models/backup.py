@@ -42,7 +42,9 @@ class Source(models.Model):
     folder = models.CharField(max_length=120, help_text="Name of its folder below the host's in the backup root.")
     excludes = models.JSONField(default=list, blank=True)
     shrink_percent = models.PositiveIntegerField(
-        "stop when the source lost more than this share of its files (%)", default=50, validators=[MaxValueValidator(100)]
+        "stop when the source lost more than this share of its files (%)",
+        default=50,
+        validators=[MaxValueValidator(100)],
     )
     accept_shrink = models.BooleanField("accept a smaller source at the next backup", default=False)
     enabled = models.BooleanField(default=True)
@@ -95,7 +97,7 @@ class Generation(models.Model):
     verified_at = models.DateTimeField("last proven restorable", null=True, blank=True)
     verified_files = models.BigIntegerField(default=0)
     verified_bytes = models.BigIntegerField(default=0)
-    verify_cursor = models.BigIntegerField(default=0)
+    verify_cursor = models.TextField(blank=True, default="")
     verify_problem = models.CharField(max_length=300, blank=True, default="")
 
     class Meta:

@@ -10,7 +10,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 NAME = RegexValidator(
-    r"^[A-Za-z0-9][A-Za-z0-9._-]*$", "Use letters, digits, dots, dashes and underscores, beginning with a letter or digit."
+    r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+    "Use letters, digits, dots, dashes and underscores, beginning with a letter or digit.",
 )
 
 
@@ -50,7 +51,9 @@ class Host(models.Model):
     user = models.CharField(max_length=64, default="root")
     credential = models.ForeignKey(Credential, models.PROTECT, related_name="hosts")
     sudo_password_sealed = models.TextField(blank=True, default="")
-    jump = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="behind", verbose_name="jump host")
+    jump = models.ForeignKey(
+        "self", models.PROTECT, null=True, blank=True, related_name="behind", verbose_name="jump host"
+    )
 
     paused_at = models.DateTimeField(null=True, blank=True)
     paused_until = models.DateTimeField(null=True, blank=True)

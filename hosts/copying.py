@@ -1,0 +1,175 @@
+"""What a job needs to run rsync with a host: an agent with the host's keys, a config with its pins, the right to read.
+
+Also what must be true afterwards: that nothing of a stopped copy runs on the host any more.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+
+from hosts import ssh
+from hosts.access import target_of
+from hosts.rsync.agent import Hop, JobAgent
+from hosts.rsync.command import BUSY_EXIT, Remote
+from hosts.rsync.outcome import Case, Kind, Verdict, judge
+from hosts.rsync.process import log_text
+from hosts.rsync.run import Copy, Finished, login_noise, run_copy
+from hosts.ssh_errors import SshError
+from hosts.store.lock import FolderBusy, host_folder
+from jobs.models import Failure
+from jobs.registry import JobFailed, NotYet, Run, StopWork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from hosts.models import Host
+    from hosts.rsync.output import FileLine, Progress
+    from hosts.ssh_target import Target
+
+CONFIRM = 60.0  # seconds that a host may take to say that nothing of a stopped copy is left on it
+LONGEST_BASE = 60  # characters of the runtime folder, so that the agent's socket fits into 107
+CODES = {
+    Kind.FULL: Failure.NO_SPACE,
+    Kind.LOST: Failure.LOST_CONTACT,
+    Kind.UNREACHABLE: Failure.LOST_CONTACT,
+    Kind.HOST_KEY: Failure.HOST_KEY_CHANGED,
+    Kind.LOGIN_REFUSED: Failure.AUTH_FAILED,
+    Kind.SUDO: Failure.REFUSED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The way to a host for rsync: who it is, the environment with the agent, and the host's side of the copy."""
+
+    host: Host
+    env: Mapping[str, str]
+    remote: Remote
+    root: bool  # the host's side of the copy may read and write everything
+
+
+@contextmanager
+def own_folder(disk: Path, name: str) -> Iterator[Path]:
+    """A host's folder on the backup disk for this process alone. Raises NotYet while another copy works in it."""
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(host_folder(disk, name))
+        except FolderBusy as busy:
+            raise NotYet(str(busy)) from None
+        yield folder
+
+
+def require_idle(run: Run, way: Way) -> None:
+    """Ask the host before anything is done. Raises NotYet while a copy holds its lock."""
+    if run.shell().script(way.remote.idle_command(), timeout=60).exit_status == BUSY_EXIT:
+        raise NotYet(f"Another copy is running on {way.host.name}.")
+
+
+@contextmanager
+def way_to(host: Host, run: Run) -> Iterator[Way]:
+    """An agent and a config for one job, gone afterwards. Raises JobFailed when the host lacks what a copy needs."""
+    target = target_of(host)
+    uid, sudo = rights(run.shell(), host)
+    with _folder(run) as folder, JobAgent(target.private_key, folder) as agent:
+        hop = _hop(target, agent.public_keys[0])
+        jump = _hop(target.jump, agent.add(target.jump.private_key)) if target.jump else None
+        remote = Remote(hop.alias, agent.write_config(hop, jump), sudo=sudo)
+        yield Way(host, agent.env, remote, root=sudo or uid == 0)
+
+
+@contextmanager
+def _folder(run: Run) -> Iterator[Path]:
+    base = Path(settings.PIHERDER_RUNTIME)
+    if len(os.fspath(base)) > LONGEST_BASE:
+        base = Path(tempfile.gettempdir())
+    else:
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"ph{run.job_id}-", dir=base))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _hop(target: Target, public_key_file: Path) -> Hop:
+    keys = [f"{pin.key_type} {pin.public_base64}" for pin in target.pins]
+    return Hop(target.name, target.address, target.user, keys, public_key_file, target.port)
+
+
+def rights(shell: Any, host: Host) -> tuple[int, bool]:
+    """The login's uid on the host and whether `sudo -n rsync` works there. Raises JobFailed when rsync is missing."""
+    script = "id -u; command -v rsync >/dev/null || exit 3; sudo -n rsync --version >/dev/null 2>&1 && echo sudo; true"
+    answer = shell.script(script, timeout=60)
+    if answer.exit_status == 3:
+        raise JobFailed(f"rsync is missing on {host.name}; install the package rsync there.", Failure.REFUSED)
+    words = answer.stdout.split()
+    uid = int(words[0]) if words and words[0].isdigit() else -1
+    return uid, uid != 0 and "sudo" in words
+
+
+def copy(
+    run: Run,
+    way: Way,
+    command: Copy,
+    *,
+    destination: str,
+    on_progress: Callable[[Progress], None],
+    on_file: Callable[[FileLine], None],
+) -> tuple[Finished, Verdict]:
+    """Run one rsync and judge it. A stop ends both sides first. Raises NotYet when a lock is taken, StopWork."""
+    try:
+        done = run_copy(
+            command, way.env, check=run.check_cancel, on_progress=on_progress, on_file=on_file, on_line=run.log
+        )
+    except StopWork as stop:
+        stop.unconfirmed = not ended_there(way, run)
+        raise
+    verdict = judge(_case(done, way, destination))
+    if verdict.kind is Kind.NOISY:
+        noise = login_noise(way.remote, way.env, run.check_cancel)
+        verdict = judge(_case(done, way, destination, noise))
+    return done, verdict
+
+
+def _case(done: Finished, way: Way, destination: str, noise: str = "") -> Case:
+    return Case(done.exit_code, done.messages, way.host.name, way.host.user, destination, noise)
+
+
+def ended_there(way: Way, run: Run) -> bool:
+    """True when the host says that no copy holds its lock, asked for at most 60 s over a connection of its own."""
+    give_up = time.monotonic() + CONFIRM
+    with run.shielded():
+        while time.monotonic() < give_up:
+            try:
+                with ssh.connect(target_of(way.host)) as shell:
+                    if shell.script(way.remote.idle_command(), timeout=20).exit_status == 0:
+                        return True
+            except SshError as error:
+                run.log(f"{way.host.name} cannot say yet whether the copy has ended there: {error}")
+            time.sleep(1)
+    return False
+
+
+def refuse_busy(verdict: Verdict) -> None:
+    """A lock that another copy holds is a wait, never a failure. Raises NotYet."""
+    if verdict.busy:
+        raise NotYet(verdict.sentence)
+
+
+def code_of(verdict: Verdict) -> Failure:
+    """The engine's code for a verdict."""
+    return CODES.get(verdict.kind, Failure.ERROR)
+
+
+def shown(paths: tuple[bytes, ...], limit: int = 100) -> list[str]:
+    """Printable names, at most `limit`."""
+    return [log_text(path) for path in paths[:limit]]

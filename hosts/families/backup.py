@@ -1,0 +1,308 @@
+"""`backup`: each source copied by rsync into a new generation, which takes its name only when it is whole."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.conf import settings
+from django.utils import timezone
+
+from hosts import generations
+from hosts.copying import Way, code_of, copy, own_folder, refuse_busy, require_idle, shown, way_to
+from hosts.family import HostFamily, host_of
+from hosts.models import Host, Source
+from hosts.roots import mounted, require_space, root_of
+from hosts.rsync.command import Backup as Pull
+from hosts.rsync.command import Options
+from hosts.rsync.outcome import Kind, Verdict
+from hosts.store.layout import TREE, GenerationInfo, Partial, publish, seal, take_over
+from hosts.store.lock import COPY_LOCK
+from hosts.store.paths import StoreError, decode_name
+from hosts.words import count, size
+from jobs.models import Failure
+from jobs.patience import patiently
+from jobs.registry import JobFailed, Run, Summary, register
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import timedelta
+    from pathlib import Path
+
+    from hosts.models import BackupRoot, Generation
+    from hosts.rsync.output import FileLine, Progress
+    from hosts.rsync.run import Finished
+    from jobs.registry import Params
+
+HOOK_LIMIT = 1800  # seconds that a hook may take
+ADOPTED_HASH = 256 << 20  # bytes of files adopted from an interrupted run that are read again for their checksums
+SMALL = 10  # a source with fewer files may shrink as it likes, unless to nothing
+
+
+class BackupForm(forms.Form):
+    """Parameters of `backup`."""
+
+    sources = forms.CharField(required=False, help_text="Paths to back up now, one per line; all when empty.")
+    accept_shrink = forms.BooleanField(required=False, help_text="Yes, the sources are meant to be so much smaller.")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one run of one host writes."""
+
+    run: Run
+    way: Way
+    root: BackupRoot
+    folder: Path  # the host's folder in the root
+    accept_shrink: bool
+
+
+@dataclass(slots=True)
+class Copied:
+    """What became of one source."""
+
+    source: Source
+    code: str = ""
+    sentence: str = ""
+    generation: str = ""
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the job's result."""
+        words = {"path": self.source.path, "ok": not self.code, "sentence": self.sentence}
+        return {**words, "generation": self.generation, **self.numbers}
+
+
+@register
+class Backup(HostFamily):
+    """Copy the sources of a host; each is a generation of its own, and one that fails takes no other with it."""
+
+    kind, label = "backup", "Back up"
+    lanes = ("backup",)
+    mutex = True
+    task = "backup_job"
+    form_class = BackupForm
+    leaves_a_slot = True
+    catch_up = True
+
+    def lanes_of(self, host_id: int | None, params: Params) -> tuple[str, ...]:
+        """With hooks that stop containers a backup also keeps compose away."""
+        touches = Host.objects.filter(pk=host_id or 0, hooks_touch_stacks=True).exists()
+        return (*self.lanes, "stack") if touches else self.lanes
+
+    def limit_of(self, host_id: int | None, params: Params) -> timedelta:
+        """The host's own limit."""
+        limit = Host.objects.filter(pk=host_id or 0).values_list("backup_limit", flat=True).first()
+        return limit or self.time_limit
+
+    def schedule_skip(self, host_id: int) -> str:
+        """A host without sources has nothing to back up."""
+        there = Source.objects.filter(host_id=host_id, enabled=True).exists()
+        return "" if there else "it has no sources"
+
+    def run(self, run: Run) -> Summary:
+        """Raises JobFailed when any source failed; the others keep their new generations."""
+        host = host_of(run)
+        sources = patiently(lambda: wanted(host, run.params.get("sources", "")))
+        root = root_of(host)
+        disk = mounted(root)
+        require_space(disk)
+        with own_folder(disk, host.name) as folder, way_to(host, run) as way:
+            require_idle(run, way)
+            place = Place(run, way, root, folder, bool(run.params.get("accept_shrink")))
+            with _hooks(run, host):
+                results = [_one(place, source, alone=not number) for number, source in enumerate(sources)]
+        return _summary(host, results)
+
+
+def wanted(host: Host, named: str) -> list[Source]:
+    """The sources to copy. Raises JobFailed when there is none, or none of that name."""
+    enabled = list(host.sources.filter(enabled=True).select_related("host"))
+    names = [line.strip() for line in named.splitlines() if line.strip()]
+    unknown = set(names) - {source.path for source in enabled}
+    if unknown:
+        raise JobFailed(f"{sorted(unknown)[0]} is no enabled source of {host.name}.", Failure.REFUSED)
+    if not enabled:
+        raise JobFailed(f"{host.name} has no sources: add one with `./herder edit_host {host.name} --source PATH`.")
+    return [source for source in enabled if not names or source.path in names]
+
+
+@contextmanager
+def _hooks(run: Run, host: Host) -> Iterator[None]:
+    """The owner's commands around the copy; the one after it runs whatever happened, also when a stop was asked."""
+    try:
+        if host.before_hook:
+            run.step("hook before")
+            _hook(run, host.before_hook, "before")
+        yield
+    finally:
+        if host.after_hook:
+            with run.shielded():
+                _hook(run, host.after_hook, "after")
+
+
+def _hook(run: Run, command: str, when: str) -> None:
+    done = run.shell().script(command, timeout=HOOK_LIMIT, on_line=lambda stream, text: run.log(f"hook: {text}"))
+    if done.exit_status != 0:
+        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or ["it said nothing"]
+        raise JobFailed(f"The command {when} the backup failed with exit code {done.exit_status}: {last[0][:200]}")
+
+
+def _one(place: Place, source: Source, *, alone: bool) -> Copied:
+    """Copy one source; a failure is a result, so that the next source still gets its turn."""
+    try:
+        return _copy(place, source, alone)
+    except JobFailed as failed:
+        place.run.log(str(failed))
+        return Copied(source, failed.code, str(failed))
+    except (StoreError, OSError) as error:
+        place.run.log(str(error))
+        code = Failure.NO_SPACE if getattr(error, "errno", None) == 28 else Failure.ERROR
+        return Copied(source, code, f"{source.path} could not be stored: {error}")
+
+
+def _copy(place: Place, source: Source, alone: bool) -> Copied:
+    run, folder = place.run, place.folder / source.folder
+    folder.mkdir(mode=0o700, exist_ok=True)
+    patiently(lambda: generations.reconcile(source, place.root, folder), run.check_cancel)
+    run.step(f"copy {source.path}"[:100])
+    partial = take_over(folder, run.attempt)
+    if partial.adopted:
+        run.log(f"Going on with what an interrupted run of {source.path} left.")
+    previous = patiently(lambda: generations.newest_good(source))
+    fake = os.geteuid() != 0
+    row = patiently(lambda: generations.begin(source, place.root, folder, run, fake_super=fake))
+    began = time.monotonic()
+    checksums: dict[bytes, str] = {}
+    pull = _command(place, source, partial, previous, fake)
+    done, verdict = copy(
+        run,
+        place.way,
+        pull,
+        destination=str(place.folder),
+        on_progress=lambda progress: _progress(run, source, progress),
+        on_file=lambda line: _remember(checksums, line),
+    )
+    if alone:
+        refuse_busy(verdict)
+    warnings = _judge(place, verdict, source)
+    info = _info(place, source, row, done, warnings, time.monotonic() - began, fake)
+    return _publish(place, row, partial, info, checksums, previous)
+
+
+def _command(place: Place, source: Source, partial: Partial, previous: Generation | None, fake: bool) -> Pull:
+    return Pull(
+        place.way.remote,
+        decode_name(source.path),
+        partial.tree,
+        place.folder / COPY_LOCK,
+        Options(fake_super=fake, bandwidth_kib=source.host.bandwidth_kib),
+        link_dest=previous.path / TREE if previous else None,
+        excludes=tuple(source.excludes),
+    )
+
+
+def _progress(run: Run, source: Source, progress: Progress) -> None:
+    """Bytes of the source's total; the total is known once the listing has ended and grows until then."""
+    total = progress.bytes * 100 // progress.percent if progress.percent else None
+    speed = f"{progress.speed / 1e6:.1f} MB/s"
+    eta = f", {progress.eta // 60}:{progress.eta % 60:02d} left" if progress.eta is not None else ""
+    files = f", {progress.files_done} files" if progress.files_done is not None else ""
+    run.progress(progress.bytes, total, f"{source.path}: {speed}{files}{eta}")
+
+
+def _remember(checksums: dict[bytes, str], line: FileLine) -> None:
+    if line.checksum:
+        checksums[line.name] = line.checksum
+
+
+def _judge(place: Place, verdict: Verdict, source: Source) -> tuple[str, ...]:
+    """Warnings of a copy that may be kept. Raises JobFailed for one that may not.
+
+    Names that an ordinary login may not read are a warning with their list; for root they would be a fault.
+    """
+    if verdict.kind is Kind.OK:
+        return ()
+    names = shown(verdict.paths)
+    if verdict.good or (verdict.kind is Kind.UNREADABLE and not place.way.root):
+        place.run.log(verdict.sentence)
+        return (verdict.sentence, *names)
+    raise JobFailed(f"{source.path}: {verdict.sentence}", code_of(verdict), {"paths": names})
+
+
+def _require_size(place: Place, source: Source, previous: Generation | None, files: int) -> None:
+    """A source that lost most of its files is a question, not a backup. Raises JobFailed (question)."""
+    before = previous.files if previous else 0
+    least = before * (100 - source.shrink_percent) // 100
+    if not before or place.accept_shrink or source.accept_shrink or (files and (before < SMALL or files >= least)):
+        return
+    text = (
+        f"{source.path} has {count(files, 'file')} now, its last good backup had {before:,}: is its disk mounted? "
+        "If this is right, run the backup again with accept_shrink=yes."
+    )
+    raise JobFailed(text, Failure.QUESTION)
+
+
+def _info(
+    place: Place,
+    source: Source,
+    row: Generation,
+    done: Finished,
+    warnings: tuple[str, ...],
+    seconds: float,
+    fake: bool,
+) -> GenerationInfo:
+    return GenerationInfo(
+        host=source.host.name,
+        source=source.path,
+        sequence=row.sequence,
+        started=row.started_at,
+        finished=timezone.now(),
+        install_id=settings.PIHERDER_INSTALL_ID,
+        job_id=str(place.run.job_id),
+        changed=done.stats.transferred,
+        duration=round(seconds, 1),
+        rsync_code=max(0, done.exit_code),
+        warnings=warnings,
+        fake_super=fake,
+    )
+
+
+def _publish(
+    place: Place,
+    row: Generation,
+    partial: Partial,
+    info: GenerationInfo,
+    checksums: dict[bytes, str],
+    previous: Generation | None,
+) -> Copied:
+    """The manifest, then a fenced write, then the rename: a worker that lost its claim publishes nothing."""
+    hash_here = ADOPTED_HASH if partial.adopted else 0
+    sealed, _ = seal(partial, info, checksums, previous.path if previous else None, hash_here_bytes=hash_here)
+    _require_size(place, row.source, previous, sealed.files)
+    place.run.step("publish")
+    publish(partial, row.path)
+    numbers = {"files": sealed.files, "bytes": sealed.bytes, "changed": sealed.changed, "seconds": sealed.duration}
+    patiently(lambda: generations.mark_good(row, sealed))
+    sentence = f"{row.source.path}: generation {row.sequence}, {count(sealed.files, 'file')}, {size(sealed.bytes)}"
+    return Copied(row.source, "", sentence, row.folder, {**numbers, "warnings": list(sealed.warnings)})
+
+
+def _summary(host: Host, results: list[Copied]) -> Summary:
+    """The evidence of the whole run. Raises JobFailed when a source failed; then the host's date does not move."""
+    result = {"sources": [copied.to_json() for copied in results]}
+    failed = [copied for copied in results if copied.code]
+    if failed:
+        share = f"{len(failed)} of {len(results)} sources failed. " if len(results) > 1 else ""
+        raise JobFailed(share + failed[0].sentence, failed[0].code, result)
+    patiently(lambda: Host.objects.filter(pk=host.pk).update(last_backup_at=timezone.now()))
+    files, changed = (sum(copied.numbers[key] for copied in results) for key in ("files", "changed"))
+    total = size(sum(copied.numbers["bytes"] for copied in results))
+    notes = sum(bool(copied.numbers["warnings"]) for copied in results)
+    told = f"; {notes} with warnings" if notes else ""
+    sources = count(len(results), "source")
+    return Summary(f"{sources}, {count(files, 'file')}, {total}, {changed:,} changed{told}.", result)

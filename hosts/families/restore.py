@@ -1,0 +1,189 @@
+"""`restore`: a generation, or one path of it, pushed back by rsync; it deletes nothing unless asked."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from django import forms
+
+from hosts.copying import Way, code_of, copy, own_folder, refuse_busy, require_idle, shown, way_to
+from hosts.family import HostFamily, host_of
+from hosts.models import Generation, GenerationStatus, Host, Source
+from hosts.roots import mounted
+from hosts.rsync.command import Options
+from hosts.rsync.command import Restore as Push
+from hosts.rsync.outcome import Kind, Verdict
+from hosts.rsync.process import log_text
+from hosts.store.layout import TREE
+from hosts.store.lock import COPY_LOCK
+from hosts.store.manifest import lookup
+from hosts.store.paths import StoreError, check_target, decode_name, encode_name, relative_parts
+from hosts.words import count, size
+from jobs.models import Failure
+from jobs.patience import patiently
+from jobs.registry import JobFailed, Run, Summary, register
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hosts.rsync.output import FileLine, Progress
+    from hosts.rsync.run import Finished
+
+LATEST = "latest"
+LISTED = 1000  # names of a dry run that the log shows
+
+
+class RestoreForm(forms.Form):
+    """Parameters of `restore`; the job's host is the one that is written to."""
+
+    from_host = forms.CharField(required=False, help_text="Whose backup; the same host when empty.")
+    source = forms.CharField(help_text="Path of the source.")
+    sequence = forms.CharField(initial=LATEST, required=False, help_text="Number of the generation, or latest.")
+    path = forms.CharField(required=False, strip=False, help_text="File or folder inside the source; all when empty.")
+    to_path = forms.CharField(
+        required=False, strip=False, help_text="Folder to write to; where it came from when empty."
+    )
+    dry_run = forms.BooleanField(required=False, help_text="Only say what would be written.")
+    delete = forms.BooleanField(required=False, help_text="Remove what the generation does not have.")
+
+    def clean_sequence(self) -> str:
+        """A number or the word latest."""
+        value = self.cleaned_data["sequence"] or LATEST
+        if value != LATEST and not value.isdigit():
+            raise forms.ValidationError("name a generation by its number, or write latest.")
+        return value
+
+    def clean_to_path(self) -> str:
+        """A place that a restore may write to."""
+        value = self.cleaned_data["to_path"]
+        return _checked(lambda: encode_name(check_target(decode_name(value)))) if value else ""
+
+    def clean_path(self) -> str:
+        """A name inside the source."""
+        value = self.cleaned_data["path"].strip("/")
+        return _checked(lambda: encode_name(b"/".join(relative_parts(decode_name(value))))) if value else ""
+
+    def clean(self) -> dict[str, object]:
+        """Deleting needs a whole folder."""
+        cleaned = super().clean() or {}
+        if cleaned.get("delete") and cleaned.get("path"):
+            raise forms.ValidationError("Only a restore of a whole source may delete: leave the path empty.")
+        return cleaned
+
+
+@dataclass(slots=True)
+class Written:
+    """What a restore wrote, or would write."""
+
+    files: int = 0
+    bytes: int = 0
+    names: list[str] = field(default_factory=list)
+
+    def add(self, line: FileLine) -> None:
+        """Count one name."""
+        self.files += line.transferred
+        self.bytes += line.length if line.transferred else 0
+        if len(self.names) < LISTED:
+            self.names.append(f"{line.change} {log_text(line.name)}")
+
+
+@register
+class Restore(HostFamily):
+    """Bring files back with their owners, modes, times, ACLs and hard links."""
+
+    kind, label = "restore", "Restore"
+    lanes = ("backup",)
+    mutex = True
+    task = "backup_job"
+    form_class = RestoreForm
+
+    def run(self, run: Run) -> Summary:
+        """Raises JobFailed when a name could not be written."""
+        host = host_of(run)
+        generation = patiently(lambda: chosen(host, run.params))
+        disk = mounted(generation.root)
+        tree = generation.path / TREE
+        if not tree.is_dir():
+            raise JobFailed(
+                f"The generation {generation.sequence} is not on the backup disk any more: {generation.path}"
+            )
+        with own_folder(disk, generation.source.host.name) as folder, way_to(host, run) as way:
+            require_idle(run, way)
+            push = _command(run, way, generation, tree, folder)
+            run.step("dry run" if run.params["dry_run"] else "restore")
+            written = Written()
+            done, verdict = copy(
+                run,
+                way,
+                push,
+                destination=host.name,
+                on_progress=lambda progress: _progress(run, progress),
+                on_file=written.add,
+            )
+        refuse_busy(verdict)
+        return _summary(run, host, generation, written, done, verdict, way)
+
+
+def chosen(host: Host, params: dict[str, object]) -> Generation:
+    """The generation that was asked for. Raises JobFailed in words."""
+    owner = params.get("from_host") or host.name
+    source = Source.objects.filter(host__name=owner, path=params["source"]).first()
+    if source is None:
+        raise JobFailed(f"{owner} has no source {params['source']}.", Failure.REFUSED)
+    good = source.generations.filter(status=GenerationStatus.GOOD).select_related("root", "source__host")
+    if params["sequence"] != LATEST:
+        good = good.filter(sequence=int(str(params["sequence"])))
+    found = good.order_by("-sequence").first()
+    if found is None:
+        raise JobFailed(f"{owner} has no good generation {params['sequence']} of {source.path}.", Failure.REFUSED)
+    return found
+
+
+def _command(run: Run, way: Way, generation: Generation, tree: Path, folder: Path) -> Push:
+    """Raises JobFailed when the path is not in the generation."""
+    path = decode_name(str(run.params["path"]))
+    if path and lookup(generation.path / "manifest.jsonl.gz", path) is None:
+        shown_path = run.params["path"]
+        raise JobFailed(
+            f"Generation {generation.sequence} of {generation.source.path} has no {shown_path}.", Failure.REFUSED
+        )
+    goal = str(run.params["to_path"]) or generation.source.path
+    options = Options(
+        fake_super=generation.fake_super or os.geteuid() != 0,
+        delete=bool(run.params["delete"]),
+        dry_run=bool(run.params["dry_run"]),
+        bandwidth_kib=way.host.bandwidth_kib,
+    )
+    return Push(way.remote, tree, decode_name(goal), folder / COPY_LOCK, options, (path,) if path else ())
+
+
+def _progress(run: Run, progress: Progress) -> None:
+    total = progress.bytes * 100 // progress.percent if progress.percent else None
+    run.progress(progress.bytes, total, f"{progress.speed / 1e6:.1f} MB/s")
+
+
+def _summary(
+    run: Run, host: Host, generation: Generation, written: Written, done: Finished, verdict: Verdict, way: Way
+) -> Summary:
+    result = {"files": written.files, "bytes": written.bytes, "generation": generation.folder, "names": written.names}
+    if verdict.kind is not Kind.OK:
+        raise JobFailed(verdict.sentence, code_of(verdict), {**result, "paths": shown(verdict.paths)})
+    for name in written.names if run.params["dry_run"] else ():
+        run.log(name)
+    what = f"{count(written.files, 'file')}, {size(written.bytes)}"
+    goal = f"{host.name}:{run.params['to_path'] or generation.source.path}"
+    if run.params["dry_run"]:
+        return Summary(f"Dry run: {what} of generation {generation.sequence} would be written to {goal}.", result)
+    owners = "" if way.root else f" Owners could not be set: {host.user} is not root there and has no sudo for rsync."
+    return Summary(f"{what} of generation {generation.sequence} written to {goal}.{owners}", result)
+
+
+def _checked(look: Callable[[], str]) -> str:
+    """The answer of `look`, its refusal as a form's. Raises ValidationError."""
+    try:
+        return look()
+    except StoreError as refusal:
+        raise forms.ValidationError(str(refusal)) from None

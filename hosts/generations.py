@@ -1,0 +1,83 @@
+"""Generations as the database knows them: begin, publish, reconcile with the disk. Every change names what it saw."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+from django.db.models import Max
+from django.utils import timezone
+
+from hosts.models import Generation, GenerationStatus, Source
+from hosts.store.layout import GenerationInfo, generation_name, list_generations
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hosts.models import BackupRoot
+    from jobs.registry import Run
+
+
+def folder_of(root: Path, source: Source) -> Path:
+    """Where a source's generations lie."""
+    return root / source.host.name / source.folder
+
+
+def newest_good(source: Source) -> Generation | None:
+    """The generation that the next one is linked against, if its folder is there."""
+    good = source.generations.filter(status=GenerationStatus.GOOD).select_related("root", "source__host")
+    return next((found for found in good.order_by("-sequence") if found.path.is_dir()), None)
+
+
+def reconcile(source: Source, root: BackupRoot, folder: Path) -> None:
+    """Bring rows and disk together after a job that was killed; the caller holds the folder's lock.
+
+    A generation that was renamed but not yet marked good becomes good: it was complete. Rows of unfinished ones go;
+    what they wrote is taken over by the next run.
+    """
+    there = {found.sequence: found for found in list_generations(folder)}
+    for row in source.generations.filter(status=GenerationStatus.WRITING):
+        found = there.get(row.sequence)
+        if found is not None and found.info is not None and found.path.name == row.folder:
+            mark_good(row, found.info)
+        else:
+            row.delete()
+
+
+def begin(source: Source, root: BackupRoot, folder: Path, run: Run, *, fake_super: bool) -> Generation:
+    """The row of a generation that is being written. Its sequence lies above all of the database and of the disk."""
+    highest = source.generations.aggregate(top=Max("sequence"))["top"] or 0
+    on_disk = max((found.sequence for found in list_generations(folder)), default=0)
+    now = timezone.now()
+    sequence = max(highest, on_disk) + 1
+    return Generation.objects.create(
+        source=source,
+        sequence=sequence,
+        folder=generation_name(sequence, now),
+        root=root,
+        job_id=run.job_id,
+        attempt=uuid.UUID(run.attempt),
+        started_at=now,
+        fake_super=fake_super,
+    )
+
+
+def mark_good(row: Generation, info: GenerationInfo, **more: Any) -> bool:
+    """Writing → good, with what the disk says; the source's date moves with it. False when the row had moved on."""
+    fields = {
+        "status": GenerationStatus.GOOD,
+        "finished_at": info.finished,
+        "files": info.files,
+        "bytes": info.bytes,
+        "changed_files": info.changed,
+        "rsync_code": info.rsync_code,
+        "warnings": list(info.warnings),
+        **more,
+    }
+    with transaction.atomic():
+        mine = Generation.objects.filter(pk=row.pk, status=GenerationStatus.WRITING)
+        if not mine.update(**fields):
+            return False
+        Source.objects.filter(pk=row.source_id).update(last_good_at=info.finished, accept_shrink=False)
+    return True

@@ -1,0 +1,1 @@
+"""Everything that runs rsync from the herder: commands, output, verdicts, child programs, ssh-agent."""

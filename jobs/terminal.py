@@ -1,0 +1,111 @@
+"""How times, sizes and tables are written for a person at a terminal."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import IO, TYPE_CHECKING, cast
+
+from django.utils import timezone
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from jobs.models import Job, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from django.core.management.base import OutputWrapper
+
+WIDE = 2000  # columns where no terminal limits the line: nothing is cut or wrapped for a program
+UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+STYLES = {
+    Status.PENDING: "yellow",
+    Status.RUNNING: "cyan",
+    Status.SUCCEEDED: "green",
+    Status.FAILED: "red",
+    Status.CANCELLED: "dim",
+}
+Cell = str | Text
+
+
+def span(seconds: float) -> str:
+    """A length of time in its largest unit, rounded down: "45 s", "3 min", "2 h", "5 d"."""
+    whole = int(abs(seconds))
+    for length, unit in UNITS:
+        if whole >= length:
+            return f"{whole // length} {unit}"
+    return "0 s"
+
+
+def ago(moment: datetime | None, now: datetime | None = None) -> str:
+    """`moment` as seen from `now` (default: this moment): "3 min ago", "in 2 h", "now" or "never"."""
+    if moment is None:
+        return "never"
+    seconds = ((now or timezone.now()) - moment).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    return f"{span(seconds)} ago" if seconds > 0 else f"in {span(seconds)}"
+
+
+def took(length: timedelta | None) -> str:
+    """How long something ran: "0.4 s", "45 s", "2 min 05 s", "1 h 02 min"; "" when it never ran."""
+    if length is None:
+        return ""
+    seconds = max(0.0, length.total_seconds())
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def size(count: int | None) -> str:
+    """Bytes in binary units: "512 B", "1.5 GiB"; "unknown" for None."""
+    if count is None:
+        return "unknown"
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def stamp(moment: datetime) -> str:
+    """Local date and time to the minute."""
+    return f"{timezone.localtime(moment):%Y-%m-%d %H:%M}"
+
+
+def state(job: Job) -> Text:
+    """A job's state in words and colour."""
+    return Text(job.state_words.lower(), STYLES[Status(job.status)])
+
+
+def console(out: OutputWrapper) -> Console:
+    """A rich console on a command's output; plain and as wide as needed where that is no terminal."""
+    width = None if out.isatty() else WIDE
+    return Console(file=cast("IO[str]", out), width=width, markup=False, highlight=False, emoji=False)
+
+
+def table(out: OutputWrapper, heads: Sequence[str], rows: Sequence[Sequence[Cell]], *, right: Sequence[str] = ()) -> None:
+    """Print aligned columns; those named in `right` are set flush right, only the last one may be folded."""
+    if not rows:
+        return
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for head in heads:
+        last = head == heads[-1]
+        side = "right" if head in right else "left"
+        grid.add_column(head, justify=side, no_wrap=not last, overflow="fold" if last else "ellipsis")  # type: ignore[arg-type]  # a literal type
+    for row in rows:
+        grid.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    paper = console(out)
+    if out.isatty():
+        paper.print(grid)
+        return
+    with paper.capture() as captured:
+        paper.print(grid)
+    out.write("\n".join(line.rstrip() for line in captured.get().splitlines()))

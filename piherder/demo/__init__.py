@@ -1,0 +1,1 @@
+"""The demonstration: throw-away hosts on loopback and the walk through them."""

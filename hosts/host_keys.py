@@ -47,7 +47,6 @@ ALGORITHMS: Final[dict[str, tuple[str, ...]]] = {
     "ecdsa-sha2-nistp521": ("ecdsa-sha2-nistp521",),
     "ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256"),
 }
-KEY_CLASSES: Final[dict[str, type[paramiko.PKey]]] = {"ssh-ed25519": paramiko.Ed25519Key, "ssh-rsa": paramiko.RSAKey}
 
 
 def algorithms_for(key_types: Sequence[str]) -> tuple[str, ...]:
@@ -149,15 +148,15 @@ def generate_key(comment: str) -> tuple[str, str]:
 
 def public_from_private(text: str, passphrase: str | None = None) -> str:
     """The public line of a private key (OpenSSH or PEM text). Raises BadKey in words when it is encrypted or broken."""
-    key = _load_private(text.strip().encode() + b"\n", passphrase.encode() if passphrase else None)
+    key = _load_private(text, passphrase)
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
-def _load_private(text: bytes, passphrase: bytes | None) -> LoginKey:
-    load = load_ssh_private_key if b"OPENSSH PRIVATE KEY" in text else load_pem_private_key
+def _load_private(text: str, passphrase: str | None = None) -> LoginKey:
+    load = load_ssh_private_key if "OPENSSH PRIVATE KEY" in text else load_pem_private_key
     encrypted = "This private key is protected by a passphrase: give it too, or use a key without one (ssh-keygen -p)."
     try:
-        key = load(text, passphrase)
+        key = load(text.strip().encode() + b"\n", passphrase.encode() if passphrase else None)
     except TypeError:
         raise BadKey(encrypted if passphrase is None else "This private key has no passphrase: leave it out.") from None
     except (ValueError, UnsupportedAlgorithm) as error:
@@ -212,9 +211,17 @@ def _try_password(transport: paramiko.Transport, target: Target) -> bool:
 
 
 def _login_key(target: Target) -> paramiko.PKey:
+    """Through cryptography, because paramiko misreads some ECDSA keys in OpenSSH form (one in some dozens, by padding)."""
     try:
-        key_type = public_from_private(target.private_key).split()[0]
+        key = _load_private(target.private_key)
     except BadKey as error:
         raise HostRefused(f"The login key stored for {target.name} is unusable. {error}", "auth_failed") from None
-    key_class = KEY_CLASSES.get(key_type, paramiko.ECDSAKey)
-    return key_class.from_private_key(io.StringIO(target.private_key.strip() + "\n"))
+    form = PrivateFormat.OpenSSH if isinstance(key, Ed25519PrivateKey) else PrivateFormat.TraditionalOpenSSL
+    text = key.private_bytes(Encoding.PEM, form, NoEncryption()).decode()
+    return _paramiko_class(key).from_private_key(io.StringIO(text))
+
+
+def _paramiko_class(key: LoginKey) -> type[paramiko.PKey]:
+    if isinstance(key, Ed25519PrivateKey):
+        return paramiko.Ed25519Key
+    return paramiko.RSAKey if isinstance(key, RSAPrivateKey) else paramiko.ECDSAKey

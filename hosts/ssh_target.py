@@ -51,7 +51,7 @@ class Target:
         pinned = " or ".join(f"{pin.fingerprint} ({pin.key_type})" for pin in self.pins)
         raise HostRefused(
             f"{self.where} shows the host key {shown.fingerprint} ({shown.key_type}), pinned is {pinned}: if the "
-            "host was reinstalled, compare the fingerprint on its own screen and pin the new key; if not, do not connect.",
+            "host was reinstalled, compare the fingerprint on its own screen and pin the new key; else do not connect.",
             "host_key_changed",
         )
 

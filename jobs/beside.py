@@ -11,7 +11,6 @@ import signal
 import threading
 import time
 from contextlib import suppress
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -23,6 +22,8 @@ from jobs.mutex import Kept
 from jobs.run import LOST_CLAIM
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from jobs.mutex import HostMutex
     from jobs.run import LiveRun
 

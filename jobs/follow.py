@@ -46,7 +46,7 @@ class Screen(Protocol):
 
 
 def title(job: Job) -> str:
-    """"job 5 (backup on pi1)"."""
+    """ "job 5 (backup on pi1)"."""
     return f"job {job.pk} ({job.kind}{f' on {job.where}' if job.where else ''})"
 
 
@@ -228,7 +228,9 @@ class Follower:
         last = self.seen.get(job.pk, 0)
         for line in JobLine.objects.filter(job=job, number__gt=last).order_by("number")[:LINES]:
             if line.number > last + 1:
-                self.screen.line(job, f"… {line.number - last - 1} lines left out; whole log: ./herder job {job.pk} --log")
+                self.screen.line(
+                    job, f"… {line.number - last - 1} lines left out; whole log: ./herder job {job.pk} --log"
+                )
             self.screen.line(job, line.text)
             last = line.number
         self.seen[job.pk] = last

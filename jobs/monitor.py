@@ -1,11 +1,13 @@
-"""The threads that keep the engine honest: one only beats, one sweeps. They are no Celery tasks: full slots never stop them."""
+"""The threads that keep the engine honest: one only beats, one watches the workers, one sweeps.
+
+They are no Celery tasks: full slots never stop them.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -14,20 +16,24 @@ from django.db import DatabaseError, connection
 from django.db.models import F
 
 from jobs.models import WorkerNode
+from jobs.sweeper import PERIOD
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jobs.node import Me
     from jobs.sweeper import Sweeper
 
 logger = logging.getLogger(__name__)
-SWEEP_SEC = 2.0
 STATEMENT_MS = 5000
 
 
 class Loop(threading.Thread):
-    """A daemon thread that calls `turn` every `period` seconds over its own connection and survives a database that is away."""
+    """A daemon thread that calls `turn` every `period` seconds over its own connection and outlives a lost database."""
 
-    def __init__(self, name: str, period: float, turn: Callable[[], None], lost: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, name: str, period: float, turn: Callable[[], None], lost: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(daemon=True, name=name)
         self.period, self.turn, self.lost = period, turn, lost
         self._end = threading.Event()
@@ -42,9 +48,8 @@ class Loop(threading.Thread):
             except DatabaseError as error:
                 logger.warning("%s: the database is away: %s", self.name, error)
                 self._forget_connection()
-            except Exception:
+            except Exception:  # a fault of ours says nothing about the contact with the database
                 logger.exception("%s", self.name)
-                self._forget_connection()
             self._end.wait(self.period)
         connection.close()
 
@@ -84,7 +89,7 @@ class Monitor:
     """Heart and sweeper of one process; beat has no heart."""
 
     def __init__(self, sweeper: Sweeper, heart: Heart | None = None) -> None:
-        self.loops = [Loop("sweeper", SWEEP_SEC, sweeper.sweep, sweeper.lost_contact)]
+        self.loops = [Loop("watch", PERIOD, sweeper.watch, sweeper.lost_contact), Loop("sweeper", PERIOD, sweeper.tend)]
         if heart:
             self.loops.append(Loop("heart", settings.PIHERDER_BEAT_SEC, heart.beat))
 

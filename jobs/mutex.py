@@ -9,14 +9,17 @@ from __future__ import annotations
 import enum
 import functools
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import redis
 from django.conf import settings
 from redis.exceptions import RedisError
 
 from jobs.models import ACTIVE, Job
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # KEYS[1] the mutex, ARGV[1] our token, ARGV[2] its life in ms. Returns the holder's token after the call.
 TAKE = """

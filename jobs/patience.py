@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from django.db import InterfaceError, OperationalError, connection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 PATIENCE = 600.0  # seconds
 
 
-def patiently(work: Callable[[], Answer], check: Callable[[], None] = lambda: None, patience: float = PATIENCE) -> Answer:
+def patiently(
+    work: Callable[[], Answer], check: Callable[[], None] = lambda: None, patience: float = PATIENCE
+) -> Answer:
     """Answer of `work`, tried once a second while the database is away, for at most `patience` seconds.
 
     `work` must be one transaction or harmless to repeat. `check` is called between two tries and may raise.

@@ -7,7 +7,6 @@ kind only through this declaration, and a host only through the `HostGate` that 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -15,9 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from django.conf import settings
 from django.utils.module_loading import autodiscover_modules
 
-from jobs.models import Failure
+from jobs.models import Failure, Lane
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from django import forms
 
     from jobs.models import Job
@@ -183,6 +184,7 @@ class Family:
 
 
 Settle = Callable[["Job"], "Summary | JobFailed | None"]
+LONGEST_KIND = 64  # as wide as the column
 _families: dict[str, Family] = {}
 _gate: list[HostGate] = []
 
@@ -201,6 +203,10 @@ def register(cls: type[Family]) -> type[Family]:
         raise BadDeclaration(f"{cls.kind} wants the host mutex but no host.")
     if cls.time_limit <= timedelta(0):
         raise BadDeclaration(f"{cls.kind} has no time limit.")
+    if len(cls.kind) > LONGEST_KIND:
+        raise BadDeclaration(f"The name {cls.kind} is longer than {LONGEST_KIND} characters.")
+    if not isinstance(cls.lanes, tuple) or Lane.FENCE in cls.lanes:
+        raise BadDeclaration(f"The lanes of {cls.kind} must be a tuple of names other than {Lane.FENCE}.")
     _families[cls.kind] = cls()
     return cls
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from jobs.words import one_line
 
 if TYPE_CHECKING:
     import uuid
+    from collections.abc import Callable, Iterator
 
     from jobs.logs import JobLog
     from jobs.registry import Params, Session

@@ -12,14 +12,13 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
-from django.db.models import F
+from django.db import DatabaseError, IntegrityError, transaction
+from django.db.models import Case, F, When
 from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
@@ -28,9 +27,13 @@ from jobs.models import Door, EngineSettings, Failure, Job, ScheduleFire, Status
 from jobs.registry import UnknownKind
 from jobs.services import Asker, Refused, request_job
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 logger = logging.getLogger(__name__)
 SCHEDULE = "piherder.schedule"
 OWED = {"held", "paused"}
+NOT_NOW = {*OWED, "busy", "unavailable"}  # what is owed stays owed after such a refusal
 KEEP_OWED = timedelta(days=30)
 
 
@@ -46,8 +49,10 @@ class Wish:
 
     @classmethod
     def of(cls, schedule: PeriodicTask) -> Wish:
-        """The wish in a row's kwargs. Raises ValueError or KeyError when they cannot be read."""
+        """The wish in a row's kwargs. Raises ValueError, KeyError or TypeError when they cannot be read."""
         raw = json.loads(schedule.kwargs or "{}")
+        if not isinstance(raw, dict):
+            raise TypeError("its keyword arguments are no JSON object")
         minutes = timedelta(minutes=float(raw.get("spread_min", 0)))
         return cls(raw["kind"], raw.get("host_id"), raw.get("hosts") == "all", raw.get("params") or {}, minutes)
 
@@ -91,21 +96,54 @@ def last_of(schedule: PeriodicTask) -> datetime:
     return max(schedule.last_run_at or changed, changed)
 
 
+def last_before(schedule: PeriodicTask, now: datetime) -> datetime:
+    """`last_of`, but never ahead of `now`: after the clock was set back the row is told to count from now on.
+
+    Without that each look would count from its own moment, and nothing would be due until the clock has caught up.
+    """
+    known = [moment for moment in (schedule.last_run_at, schedule.date_changed) if moment is not None]
+    past = [moment for moment in known if moment <= now]
+    ahead = schedule.last_run_at is not None and schedule.last_run_at > now
+    if past and not ahead:
+        return max(past)
+    PeriodicTask.objects.filter(pk=schedule.pk).update(last_run_at=now)
+    return now
+
+
+def may_fire(schedule: PeriodicTask, now: datetime) -> bool:
+    """True between the row's own start and expiry, as the admin shows them."""
+    started = schedule.start_time is None or schedule.start_time <= now
+    return started and (schedule.expires is None or schedule.expires > now)
+
+
 def run_due(now: datetime | None = None) -> list[ScheduleFire]:
     """Fire every enabled schedule that is due; returns the fires made by this call."""
     moment = now or timezone.now()
     fires = []
     for schedule in PeriodicTask.objects.filter(enabled=True, task=SCHEDULE).order_by("pk"):
         try:
-            wish = Wish.of(schedule)
-        except (ValueError, KeyError, TypeError) as error:
-            logger.error("schedule %s cannot be read: %s", schedule.name, error)
+            fire = fire_if_due(schedule, moment)
+        except DatabaseError:
+            raise
+        except Exception:  # one schedule that is wrong must not keep the others from their time
+            logger.exception("schedule %s cannot be carried out", schedule.name)
             continue
-        due = due_since(schedule.schedule, last_of(schedule), moment)
-        if due is not None and due + offset(schedule, wish.spread) <= moment:
-            fire = open_fire(schedule, due, moment)
-            fires += [fire] if fire and carry(fire, wish) else []
+        fires += [fire] if fire else []
     return fires
+
+
+def fire_if_due(schedule: PeriodicTask, now: datetime) -> ScheduleFire | None:
+    """Fire one schedule when its time has come; None when it has not, or another beat was faster."""
+    wish = Wish.of(schedule)
+    if not may_fire(schedule, now):
+        return None
+    due = due_since(schedule.schedule, last_before(schedule, now), now)
+    if due is None or due + offset(schedule, wish.spread) > now:
+        return None
+    fire = open_fire(schedule, due, now)
+    if fire:
+        carry(fire, wish)
+    return fire
 
 
 def open_fire(schedule: PeriodicTask, due: datetime, now: datetime) -> ScheduleFire | None:
@@ -114,7 +152,11 @@ def open_fire(schedule: PeriodicTask, due: datetime, now: datetime) -> ScheduleF
     try:
         with transaction.atomic():
             fire = ScheduleFire.objects.create(schedule=schedule, due_at=due, fired_at=now)
-            ran.update(last_run_at=now, total_run_count=F("total_run_count") + 1)
+            ran.update(
+                last_run_at=now,
+                total_run_count=F("total_run_count") + 1,
+                enabled=Case(When(one_off=True, then=False), default=True),
+            )
     except IntegrityError:
         # Fired before, under a clock that has been set back since: go on from here.
         ran.update(last_run_at=now)
@@ -122,8 +164,8 @@ def open_fire(schedule: PeriodicTask, due: datetime, now: datetime) -> ScheduleF
     return fire
 
 
-def carry(fire: ScheduleFire, wish: Wish) -> bool:
-    """Request what the fire stands for, host by host, passing over those that have their job; always True."""
+def carry(fire: ScheduleFire, wish: Wish) -> None:
+    """Request what the fire stands for, host by host, passing over those that have their job. Raises UnknownKind."""
     done = set(fire.jobs.values_list("host_id", flat=True))
     words, owed, skipped = [], [], 0
     for host_id, name in _targets(wish).items():
@@ -138,7 +180,6 @@ def carry(fire: ScheduleFire, wish: Wish) -> bool:
     fire.started, fire.skipped, fire.owed = fire.jobs.count(), skipped, owed
     fire.text, fire.ended_at = "\n".join(words), timezone.now()
     fire.save()
-    return True
 
 
 def _targets(wish: Wish) -> dict[int | None, str]:
@@ -165,7 +206,7 @@ def resume_fires() -> None:
     for fire in ScheduleFire.objects.filter(ended_at__isnull=True, fired_at__gt=fresh).select_related("schedule"):
         try:
             carry(fire, Wish.of(fire.schedule))
-        except (ValueError, KeyError, UnknownKind) as error:
+        except (ValueError, KeyError, TypeError, UnknownKind) as error:
             logger.error("schedule %s cannot be carried on: %s", fire.schedule.name, error)
 
 
@@ -180,16 +221,27 @@ def _make_up_paused() -> list[Job]:
     started = []
     recent = ScheduleFire.objects.exclude(owed=[]).filter(fired_at__gt=timezone.now() - KEEP_OWED)
     for fire in recent.select_related("schedule"):
-        wish = Wish.of(fire.schedule)
         still = []
         for host_id in fire.owed:
-            if host_id is not None and registry.gate().paused(host_id):
-                still.append(host_id)
-            elif not Job.objects.filter(kind=wish.kind, host_id=host_id, created_at__gt=fire.fired_at).exists():
-                started += _again(wish.kind, host_id, wish.params, fire)
+            job, owed = _owed(fire, host_id)
+            started += [job] if job else []
+            still += [host_id] if owed else []
         if still != fire.owed:
             ScheduleFire.objects.filter(pk=fire.pk).update(owed=still)
     return started
+
+
+def _owed(fire: ScheduleFire, host_id: int | None) -> tuple[Job | None, bool]:
+    """The job that makes up for a host's run, and whether the run is owed further."""
+    try:
+        wish = Wish.of(fire.schedule)
+    except (ValueError, KeyError, TypeError):  # edited since into something that cannot be read
+        return None, False
+    if host_id is not None and registry.gate().paused(host_id):
+        return None, True
+    if Job.objects.filter(kind=wish.kind, host_id=host_id, created_at__gt=fire.fired_at).exists():
+        return None, False
+    return _again(wish.kind, host_id, wish.params, fire)
 
 
 def _make_up_unreachable() -> list[Job]:
@@ -203,19 +255,22 @@ def _make_up_unreachable() -> list[Job]:
     )
     for job in missed.select_related("fire__schedule").order_by("-id"):
         newer = Job.objects.filter(kind=job.kind, host_id=job.host_id, pk__gt=job.pk).exists()
-        assert job.host_id is not None and job.finished_at is not None and job.fire is not None
+        assert job.host_id is not None
+        assert job.finished_at is not None
+        assert job.fire is not None
         if not newer and registry.gate().seen_since(job.host_id, job.finished_at):
-            started += _again(job.kind, job.host_id, job.params, job.fire)
+            again, _ = _again(job.kind, job.host_id, job.params, job.fire)
+            started += [again] if again else []
     return started
 
 
-def _again(kind: str, host_id: int | None, params: dict[str, Any], fire: ScheduleFire) -> list[Job]:
+def _again(kind: str, host_id: int | None, params: dict[str, Any], fire: ScheduleFire) -> tuple[Job | None, bool]:
     asker = Asker(Door.SCHEDULE, name=f"missed run of {fire.schedule.name}"[:150])
     try:
-        return [request_job(kind, host_id, params, asker=asker, fire_id=fire.pk).job]
+        return request_job(kind, host_id, params, asker=asker, fire_id=fire.pk).job, False
     except Refused as refusal:
         logger.info("the missed run of %s was not started: %s", fire.schedule.name, refusal)
-        return []
+        return None, refusal.code in NOT_NOW
 
 
 def ensure(name: str, wish: dict[str, Any], *, cron: str = "", every_minutes: int = 0, zone: str = "") -> PeriodicTask:

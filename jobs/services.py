@@ -196,5 +196,3 @@ def active_jobs(host_id: int | None = None) -> list[Job]:
     """Jobs that have not ended, oldest first; of one host where given."""
     jobs = Job.objects.filter(status__in=ACTIVE).select_related("host").order_by("id")
     return list(jobs.filter(host_id=host_id) if host_id is not None else jobs)
-
-

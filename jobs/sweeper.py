@@ -6,28 +6,34 @@ when it found something. Silence is measured with the sweeper's own monotonic cl
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from django.conf import settings
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.utils import timezone
 
-from jobs import registry, runner, tasks, transitions
+from jobs import registry, tasks, transitions
+from jobs.losses import bury, end_lost, look_of
 from jobs.models import EngineSettings, Failure, Job, Lane, Status, WaitingOn, WorkerNode
-from jobs.node import Me
-from jobs.registry import HostDown, HostRefused, JobFailed, StopWork, Summary
+from jobs.registry import HostDown, HostRefused
 from jobs.transitions import End, LostClaim
+from jobs.waits import hint_is_gone, host_wait, is_due, take_probe, waited
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from jobs.node import Me
 
 logger = logging.getLogger(__name__)
-HINT_AGE = timedelta(seconds=30)  # a hint younger than this may still be on its way
-LONGEST_HINT_AGE = timedelta(minutes=30)
+PERIOD = 2.0  # seconds between two passes
 LOCK_PROBE = timedelta(seconds=2)
 PROBERS = 8
 
@@ -39,59 +45,75 @@ class Sweeper:
     me: Me | None = None
     active_jobs: Callable[[], set[int]] = set  # jobs that this worker's pool carries now
     seen: dict[uuid.UUID, tuple[int, float]] = field(default_factory=dict)
-    missing: dict[int, uuid.UUID | None] = field(default_factory=dict)
-    contact_since: float | None = None
+    missing: dict[bool, dict[int, uuid.UUID | None]] = field(default_factory=dict)
+    last_look: float | None = None
 
     def sweep(self, now: float | None = None) -> None:
-        """One pass at the monotonic second `now`."""
+        """One pass of everything at the monotonic second `now`."""
+        self.watch(now)
+        self.tend()
+
+    def watch(self, now: float | None = None) -> None:
+        """The part that speaks to the database alone: dead workers are found although hosts are slow to answer."""
         moment = time.monotonic() if now is None else now
-        self.contact_since = self.contact_since or moment
-        self.bury_silent_nodes(moment)
-        self.settle_orphans()
-        if self.me:
-            self.report_missing(self.me)
-        self.expire()
-        if EngineSettings.load().held:
-            return
-        self.probe_waiting_hosts()
-        self.wake_lock_waiters()
-        self.publish_lost_hints()
+        _each(lambda: self.bury_silent_nodes(moment), *self._lost_rows(looks=False))
+
+    def tend(self) -> None:
+        """The part that may speak to hosts and to the broker."""
+        _each(*self._lost_rows(looks=True), self.expire)
+        if not EngineSettings.load().held:
+            _each(self.probe_waiting_hosts, self.wake_lock_waiters, self.publish_lost_hints)
 
     def lost_contact(self) -> None:
         """The database did not answer: silence seen meanwhile counts for nothing."""
-        self.contact_since = None
+        self.last_look = None
         self.seen.clear()
+
+    def _lost_rows(self, *, looks: bool) -> list[Callable[[], None]]:
+        passes: list[Callable[[], None]] = [lambda: self.settle_orphans(looks=looks)]
+        if self.me:
+            passes.append(functools.partial(self.report_missing, self.me, looks=looks))
+        return passes
 
     # --- nodes ---------------------------------------------------------------------------------------------------
 
     def bury_silent_nodes(self, now: float) -> None:
-        """Mark nodes dead whose counter has not moved for so long, all of it in unbroken contact with the database."""
+        """Mark nodes dead whose counter has not moved for so long, all of it in unbroken contact with the database.
+
+        A sweeper that did not look for a while (frozen, or its machine was) knows nothing of that time.
+        """
+        silence = settings.PIHERDER_SILENCE_SEC
+        if self.last_look is not None and now - self.last_look > max(silence / 2, 3 * PERIOD):
+            self.lost_contact()
+        self.last_look = now
         alive = WorkerNode.objects.filter(dead_at__isnull=True)
         for node in alive.exclude(pk=self.me.boot) if self.me else alive:
             beats, since = self.seen.get(node.boot, (-1, now))
             if beats != node.beats:
                 self.seen[node.boot] = (node.beats, now)
-            elif now - since >= settings.PIHERDER_SILENCE_SEC:
+            elif now - since >= silence:
                 bury(node, f"silent for {now - since:.0f} s")
 
-    def settle_orphans(self) -> None:
-        """End or put back the rows of boots that are dead or gone."""
+    def settle_orphans(self, *, looks: bool) -> None:
+        """End or put back the rows of boots that are dead or gone; `looks`: those whose host is asked first."""
         alive = WorkerNode.objects.filter(dead_at__isnull=True).values("boot")
         orphans = Job.objects.filter(boot__isnull=False, status__in=(Status.PENDING, Status.RUNNING))
         for job in orphans.exclude(boot__in=alive):
-            with suppress(LostClaim):
-                end_lost(job, self.me)
+            if bool(look_of(job)) is looks:
+                with suppress(LostClaim):
+                    end_lost(job, self.me)
 
-    def report_missing(self, me: Me) -> None:
+    def report_missing(self, me: Me, *, looks: bool) -> None:
         """Rows of this boot that its pool no longer carries, seen so in two sweeps, are lost."""
         rows = Job.objects.filter(boot=me.boot, status__in=(Status.PENDING, Status.RUNNING), attempt__isnull=False)
         carried = self.active_jobs()
-        missing = {job.pk: job for job in rows if job.pk not in carried}
+        missing = {job.pk: job for job in rows if job.pk not in carried and bool(look_of(job)) is looks}
+        before = self.missing.get(looks, {})
         for pk, job in missing.items():
-            if self.missing.get(pk) == job.attempt:
+            if before.get(pk) == job.attempt:
                 with suppress(LostClaim):
                     end_lost(job, me)
-        self.missing = {pk: job.attempt for pk, job in missing.items()}
+        self.missing[looks] = {pk: job.attempt for pk, job in missing.items()}
 
     # --- rows ----------------------------------------------------------------------------------------------------
 
@@ -109,11 +131,15 @@ class Sweeper:
                 _end_pending(job, Failure.EXPIRED, f"No worker started it within {seconds} s. Run it again.")
 
     def publish_lost_hints(self) -> None:
-        """Publish pending rows whose message is gone; the pause between two tries doubles."""
+        """Publish pending rows whose message is gone; the pause between two tries doubles.
+
+        Kinds that expire are asked for once: whoever wants them still asks again.
+        """
+        fleeting = [family.kind for family in registry.kinds() if family.expires]
         queued = Job.objects.filter(
             status=Status.PENDING, attempt__isnull=True, waiting_on__in=(WaitingOn.NOTHING, WaitingOn.WORKER)
         )
-        rows = [job for job in queued.order_by("id") if self._due(job)]
+        rows = [job for job in queued.exclude(kind__in=fleeting).order_by("id") if self._due(job)]
         if not rows:
             return
         depths = tasks.queue_depths({job.queue for job in rows})
@@ -131,7 +157,9 @@ class Sweeper:
 
     def probe_waiting_hosts(self) -> None:
         """Look at all hosts that are due at once; log in only where the port answers; wake or give up."""
-        due = [job for job in _waiting(WaitingOn.HOST) if take_probe(job, timedelta(seconds=settings.PIHERDER_PROBE_SEC))]
+        due = [
+            job for job in _waiting(WaitingOn.HOST) if take_probe(job, timedelta(seconds=settings.PIHERDER_PROBE_SEC))
+        ]
         if not due:
             return
         hosts = sorted({job.host_id for job in due if job.host_id is not None})
@@ -155,112 +183,26 @@ class Sweeper:
             Job.objects.filter(pk=job.pk, status=Status.PENDING, attempt__isnull=True).update(waiting_why=why[:300])
 
     def wake_lock_waiters(self) -> None:
-        """Wake the oldest waiter of each host whose fence is free; fail those that waited too long."""
+        """Wake the oldest waiter of each host whose fence is free; fail those that waited too long.
+
+        A waiter that cannot start keeps its hosts from younger ones, or one that needs two hosts would starve.
+        """
         limit = timedelta(seconds=settings.PIHERDER_LOCK_WAIT_SEC)
-        woken = Job.objects.filter(status=Status.PENDING, waiting_on=WaitingOn.WORKER, waiting_since__isnull=False)
+        copies = [family.kind for family in registry.kinds() if family.mutex]
+        woken = Job.objects.filter(
+            status=Status.PENDING, waiting_on=WaitingOn.WORKER, waiting_since__isnull=False, kind__in=copies
+        )
         fenced = set(Lane.objects.filter(name=Lane.FENCE).values_list("host_id", flat=True))
         fenced |= set(woken.values_list("host_id", flat=True))
         for job in _waiting(WaitingOn.LOCK):
-            if not take_probe(job, LOCK_PROBE):
-                continue
             hosts = {job.host_id, job.peer_host_id} - {None}
-            if waited(job) >= limit:
+            due = take_probe(job, LOCK_PROBE)
+            if due and waited(job) >= limit:
                 _end_pending(job, Failure.LOCK_TIMEOUT, f"The copy lock was not free in time: {job.waiting_why}")
-            elif not hosts & fenced:
+                continue
+            if due and not hosts & fenced:
                 _wake(job)
-                fenced |= hosts
-
-
-def bury(node: WorkerNode, why: str) -> bool:
-    """Mark a node dead unless its counter moved meanwhile; True when it was this call that did."""
-    silent = WorkerNode.objects.filter(pk=node.pk, dead_at__isnull=True, beats=node.beats)
-    done = bool(silent.update(dead_at=timezone.now(), dead_why=why[:200]))
-    if done:
-        logger.warning("worker %s is dead: %s", node.name, why)
-    return done
-
-
-def end_lost(job: Job, me: Me | None) -> None:
-    """The end of a row whose worker is gone: put back where nothing ran, settled or failed where it did. Raises LostClaim."""
-    if job.status == Status.PENDING:
-        transitions.release_pick_up(job, f"the worker {job.node} was lost before the work began")
-        return
-    settled = _settled(job, me) if me else None
-    if settled is None:
-        transitions.end_orphan(job, runner.worker_lost(job.node))
-
-
-def _settled(job: Job, me: Me) -> bool | None:
-    """Ask the host how the work ended, under a new attempt; None when the kind has no such look."""
-    try:
-        look = registry.settle_of(registry.get(job.kind))
-    except registry.UnknownKind:
-        return None
-    if look is None:
-        return None
-    attempt = transitions.take_over(job, me)
-    transitions.finish(job.pk, attempt, _verdict(look, job))
-    return True
-
-
-def _verdict(look: registry.Settle, job: Job) -> End:
-    try:
-        found = look(job)
-    except (JobFailed, HostDown, HostRefused, StopWork) as error:
-        found = JobFailed(str(error))
-    if isinstance(found, Summary):
-        return End(Status.SUCCEEDED, summary=found.text, result=found.result)
-    if isinstance(found, JobFailed):
-        return End(Status.FAILED, failure=found.code, error=str(found), result=found.result)
-    return runner.worker_lost(job.node)
-
-
-def hint_is_gone(job: Job, depth: int | None, now: datetime) -> bool:
-    """True when the message of a pending row can no longer arrive; `depth` None (broker away) says nothing is known."""
-    if depth is None:
-        return False
-    if job.published_at is None:
-        return True
-    age = abs(now - job.published_at)  # a clock that was set back must not hide a row
-    if age < min(HINT_AGE * 2 ** max(0, job.publishes - 1), LONGEST_HINT_AGE):
-        return False
-    later = Job.objects.filter(queue=job.queue, published_at__gt=job.published_at, picked_up_at__isnull=False)
-    return depth == 0 or later.exists()
-
-
-def host_wait() -> timedelta:
-    """The longest wait for a host, read anew at each probe; the environment locks the field of the settings page."""
-    locked = settings.PIHERDER_EXCLUSIVE_HOST_WAIT_SEC
-    return timedelta(seconds=locked if locked is not None else EngineSettings.load().host_wait_sec)
-
-
-def waited(job: Job) -> timedelta:
-    """How long a row has waited."""
-    return timezone.now() - job.waiting_since if job.waiting_since else timedelta(0)
-
-
-def is_due(when: datetime, now: datetime) -> bool:
-    """True when `when` has come, or lies so far ahead that the clock must have been set back."""
-    return when <= now or when - now > timedelta(seconds=4 * settings.PIHERDER_PROBE_SEC)
-
-
-def take_probe(job: Job, pause: timedelta) -> bool:
-    """Win the right to probe a due row by moving its next probe; a clock that jumped moves the wait's start along."""
-    now = timezone.now()
-    planned = job.next_probe_at or now
-    if not is_due(planned, now):
-        return False
-    fields: dict[str, datetime] = {"next_probe_at": now + pause}
-    drift = now - planned
-    if job.waiting_since and abs(drift) > 4 * pause:
-        fields["waiting_since"] = job.waiting_since + drift
-    row = Job.objects.filter(
-        pk=job.pk, status=Status.PENDING, attempt__isnull=True, next_probe_at=job.next_probe_at
-    )
-    won = bool(row.update(**fields))
-    if won:
-        job.waiting_since = fields.get("waiting_since", job.waiting_since)
-    return won
+            fenced |= hosts
 
 
 def _waiting(on: WaitingOn) -> Iterable[Job]:
@@ -282,13 +224,26 @@ def _end_pending(job: Job, failure: Failure, text: str) -> None:
 
 
 def _try_login(host_id: int) -> str:
-    """"" when the login works or the host refuses us (the job then says so), else why it is down."""
+    """ "" when the login works or the host refuses us (the job then says so), else why it is down."""
     try:
         registry.gate().open(host_id, lambda: None).close()
     except HostRefused:
         return ""
     except HostDown as down:
         return str(down)
+    except Exception:  # a fault of ours: the job that is woken meets it and shows it
+        logger.exception("host %s: the login broke", host_id)
     finally:
         connection.close()
     return ""
+
+
+def _each(*passes: Callable[[], None]) -> None:
+    """Make all passes: a fault in one must not keep the others from their work. Raises DatabaseError."""
+    for one in passes:
+        try:
+            one()
+        except DatabaseError:
+            raise
+        except Exception:
+            logger.exception("a pass of the sweeper broke")

@@ -6,7 +6,6 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import redis
 from celery import current_app, shared_task
 from celery.exceptions import CeleryError
 from django.db.models import F
@@ -20,6 +19,8 @@ from jobs.models import ACTIVE, Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import redis
 
 logger = logging.getLogger(__name__)
 TASKS = (
@@ -110,5 +111,3 @@ def tidy() -> str:
     from jobs import housekeeping
 
     return housekeeping.tidy()
-
-

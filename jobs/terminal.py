@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import IO, TYPE_CHECKING, cast
 
 from django.utils import timezone
@@ -14,6 +13,7 @@ from jobs.models import Job, Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime, timedelta
 
     from django.core.management.base import OutputWrapper
 
@@ -91,7 +91,9 @@ def console(out: OutputWrapper) -> Console:
     return Console(file=cast("IO[str]", out), width=width, markup=False, highlight=False, emoji=False)
 
 
-def table(out: OutputWrapper, heads: Sequence[str], rows: Sequence[Sequence[Cell]], *, right: Sequence[str] = ()) -> None:
+def table(
+    out: OutputWrapper, heads: Sequence[str], rows: Sequence[Sequence[Cell]], *, right: Sequence[str] = ()
+) -> None:
     """Print aligned columns; those named in `right` are set flush right, only the last one may be folded."""
     if not rows:
         return

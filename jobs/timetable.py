@@ -86,9 +86,11 @@ def next_due(row: PeriodicTask, wish: Wish, now: datetime) -> datetime | None:
 
 
 def rhythm_words(row: PeriodicTask) -> str:
-    """"every 15 min", or a cron line with its zone."""
+    """ "every 15 min", or a cron line with its zone."""
     if row.interval:
-        unit = {"minutes": "min", "hours": "h", "seconds": "s", "days": "d"}.get(row.interval.period, row.interval.period)
+        unit = {"minutes": "min", "hours": "h", "seconds": "s", "days": "d"}.get(
+            row.interval.period, row.interval.period
+        )
         return f"every {row.interval.every} {unit}"
     if row.crontab:
         cron = row.crontab

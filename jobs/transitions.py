@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
@@ -16,6 +15,8 @@ from jobs.models import ACTIVE, Failure, Job, JobEvent, Lane, Status, WaitingOn
 from jobs.words import one_line, storable
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from jobs.node import Me
     from jobs.registry import Params
 
@@ -46,7 +47,9 @@ class End:
     result: Params = field(default_factory=dict)
 
 
-def _move(job_id: int, where: Q, to: dict[str, Any], event: str, text: str = "", attempt: uuid.UUID | None = None) -> None:
+def _move(
+    job_id: int, where: Q, to: dict[str, Any], event: str, text: str = "", attempt: uuid.UUID | None = None
+) -> None:
     """Raises LostClaim when no row matched. Must run inside a transaction."""
     if not Job.objects.filter(where, pk=job_id).update(**to):
         raise LostClaim(f"Job {job_id} is no longer in the state this step needs.")

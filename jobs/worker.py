@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from django.utils import timezone
 
-from jobs import node, sweeper, transitions
+from jobs import losses, node, transitions
 from jobs.models import Job, Status, WorkerNode
 from jobs.monitor import Heart, Monitor, wait_for
 from jobs.outcome import worker_lost
@@ -64,7 +64,7 @@ class NodeStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no 
         """Begin to beat and to sweep, once the pool is there."""
         for job in Job.objects.filter(node=self.me.name, status=Status.RUNNING).exclude(boot=self.me.boot):
             with suppress(LostClaim):
-                sweeper.end_lost(job, self.me)
+                losses.end_lost(job, self.me)
         connection.close()
         Monitor(Sweeper(self.me, carried), Heart(self.me, buried)).start()
 
@@ -87,7 +87,7 @@ def replace_earlier_boots(name: str) -> None:
             sys.stderr.flush()
             os._exit(EXIT_DUPLICATE)
         old.refresh_from_db()
-        sweeper.bury(old, "replaced by a new start of the same name")
+        losses.bury(old, "replaced by a new start of the same name")
 
 
 def _gone_from_here(old: WorkerNode) -> bool:

@@ -11,7 +11,18 @@ from jobs import registry
 from jobs.follow import Follower, LiveScreen, PlainScreen, QuietScreen, Screen, title
 from jobs.management import show
 from jobs.management.door import (
-    BUSY, CODES, EXIT_CODES, FAILED, PENDING, SUCCEEDED, WRONG_USE, DoorCommand, add_json, host_ids, me, worst,
+    BUSY,
+    CODES,
+    EXIT_CODES,
+    FAILED,
+    PENDING,
+    SUCCEEDED,
+    WRONG_USE,
+    DoorCommand,
+    add_json,
+    host_ids,
+    me,
+    worst,
 )  # fmt: skip
 from jobs.services import Refused, request_job
 from jobs.terminal import console

@@ -47,5 +47,5 @@ bench: require-python ## Measure against raw Celery, plain rsync and ansible (mi
 	@$(VENV)/python -m bench $(ARGS)
 
 clean: ## Remove what the tools made here (never data or backups; they live outside the clone)
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache static-built build
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -77,7 +77,9 @@ def put_key(shell: ssh.Shell, public_line: str) -> None:
     result = shell.run(["sh", "-c", INSTALL, "install", public_line.strip()], timeout=COMMAND_SEC)
     if result.exit_status != 0:
         said = (result.stderr.strip().splitlines() or ["it did not say why"])[-1]
-        raise InstallFailed(f"The key could not be written on {shell.target.name} ({said}): is the home folder writable?")
+        raise InstallFailed(
+            f"The key could not be written on {shell.target.name} ({said}): is the home folder writable?"
+        )
 
 
 def examine(host: Host) -> list[Check]:

@@ -82,7 +82,7 @@ def way_to(host: Host, run: Run) -> Iterator[Way]:
     with _folder(run) as folder, JobAgent(target.private_key, folder) as agent:
         hop = _hop(target, agent.public_keys[0])
         jump = _hop(target.jump, agent.add(target.jump.private_key)) if target.jump else None
-        remote = Remote(hop.alias, agent.write_config(hop, jump), sudo=sudo)
+        remote = Remote(hop.alias, agent.write_config(hop, jump), sudo=sudo, lock=host.copy_lock)
         yield Way(host, agent.env, remote, root=sudo or uid == 0)
 
 

@@ -120,13 +120,15 @@ def add(
 
 
 def save(host: Host, **fields: Any) -> None:
-    """Set fields and save. Raises ValidationError naming the first that is wrong, EnrolRefused for a jump in a circle."""
+    """Set fields and save. Raises ValidationError for what is wrong, EnrolRefused for jump hosts in a circle."""
     for name, value in fields.items():
         setattr(host, name, value)
     way = host.jump
     while way is not None:
         if way.pk == host.pk or way.name == host.name:
-            raise EnrolRefused(f"{host.name} cannot be reached through itself: choose another jump host.", wrong_use=True)
+            raise EnrolRefused(
+                f"{host.name} cannot be reached through itself: choose another jump host.", wrong_use=True
+            )
         way = way.jump
     host.full_clean()
     host.save()
@@ -138,7 +140,8 @@ def store_key(name: str, key: LoginKey) -> Credential:
     if there:
         return there
     taken = set(Credential.objects.filter(name__startswith=name).values_list("name", flat=True))
-    free = next(each for number in range(1, len(taken) + 2) if (each := name if number == 1 else f"{name}-{number}") not in taken)
+    names = [name, *(f"{name}-{number}" for number in range(2, len(taken) + 2))]
+    free = next(each for each in names if each not in taken)
     return Credential.objects.create(
         name=free, public_key=key.public, fingerprint=key.fingerprint, private_key_sealed=seal(key.private)
     )
@@ -150,7 +153,11 @@ def pin(host: Host, pins: Iterable[Pin], *, by: str) -> None:
         host.keys.all().delete()
         for key in pins:
             HostKey.objects.create(
-                host=host, key_type=key.key_type, public=key.public_base64, fingerprint=key.fingerprint, pinned_by=by[:150]
+                host=host,
+                key_type=key.key_type,
+                public=key.public_base64,
+                fingerprint=key.fingerprint,
+                pinned_by=by[:150],
             )
 
 
@@ -250,7 +257,9 @@ def _refuse_active(host: Host) -> None:
 def pause(host: Host, reason: str = "", until: datetime | None = None) -> None:
     """Nothing new starts on the host until `until` or for ever. Raises EnrolRefused for a moment that has passed."""
     if until is not None and until <= timezone.now():
-        raise EnrolRefused(f"{timezone.localtime(until):%Y-%m-%d %H:%M} has passed: name a later moment.", wrong_use=True)
+        raise EnrolRefused(
+            f"{timezone.localtime(until):%Y-%m-%d %H:%M} has passed: name a later moment.", wrong_use=True
+        )
     values = {"paused_at": timezone.now(), "paused_until": until, "pause_reason": reason[:200]}
     Host.objects.filter(pk=host.pk).update(**values)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 # Arguments: the source paths. `df -P` is POSIX; its fourth column is what an ordinary user can still write, in KiB.
 SCRIPT: Final = r"""
-if command -v rsync >/dev/null 2>&1; then echo "rsync=$(rsync --version 2>/dev/null | head -n 1)"; else echo "rsync="; fi
+echo "rsync=$(rsync --version 2>/dev/null | head -n 1)"
 if command -v flock >/dev/null 2>&1; then echo "flock=yes"; else echo "flock="; fi
 number=0
 for source in "$@"; do
@@ -81,7 +81,9 @@ def _rsync(host: str, version: tuple[int, ...] | None) -> Check:
         return Check("rsync", False, "missing", f"rsync is missing on {host}: sudo apt-get install rsync")
     text = ".".join(map(str, version))
     if version < OLDEST_RSYNC:
-        return Check("rsync", False, text, f"rsync {text} on {host} is too old, 3.2 or newer is needed: upgrade the system")
+        return Check(
+            "rsync", False, text, f"rsync {text} on {host} is too old, 3.2 or newer is needed: upgrade the system"
+        )
     return Check("rsync", True, text)
 
 
@@ -105,8 +107,15 @@ def _source(host: str, path: str, found: str) -> Check:
     if found == "there":
         return Check(name, True, "readable")
     if found == "unreadable":
-        return Check(name, False, found, f"{path} cannot be read on {host} by this user: allow sudo for rsync, or its group")
-    return Check(name, False, "missing", f"{path} does not exist on {host}: mount it, or ./herder edit_host {host} --remove-source {path}")
+        return Check(
+            name, False, found, f"{path} cannot be read on {host} by this user: allow sudo for rsync, or its group"
+        )
+    return Check(
+        name,
+        False,
+        "missing",
+        f"{path} does not exist on {host}: mount it, or ./herder edit_host {host} --remove-source {path}",
+    )
 
 
 def tier(host: str, mode: str) -> Check:

@@ -211,7 +211,7 @@ def _try_password(transport: paramiko.Transport, target: Target) -> bool:
 
 
 def _login_key(target: Target) -> paramiko.PKey:
-    """Through cryptography, because paramiko misreads some ECDSA keys in OpenSSH form (one in some dozens, by padding)."""
+    """By way of cryptography: paramiko 5.1 misreads many ECDSA keys in OpenSSH form that have no comment."""
     try:
         key = _load_private(target.private_key)
     except BadKey as error:

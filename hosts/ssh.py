@@ -18,15 +18,7 @@ import paramiko
 from hosts import shell_words as words
 from hosts.host_keys import HostKey, algorithms_for, authenticate, open_socket, remote_key, shake_hands
 from hosts.shell_words import Leader, OnLine, SudoMode
-from hosts.ssh_errors import (
-    CommandTimeout,
-    HostDown,
-    HostRefused,
-    LostContact,
-    SshError,
-    StopUnconfirmed,
-    SudoRefused,
-)
+from hosts.ssh_errors import CommandTimeout, HostDown, HostRefused, LostContact, SshError, StopUnconfirmed, SudoRefused
 from hosts.ssh_target import Result, Target, Timeouts
 from hosts.tcp import tcp_open
 from hosts.watchdog import Watchdog

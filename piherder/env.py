@@ -116,8 +116,14 @@ def database() -> Database:
 
 
 def redis_url() -> str:
-    """REDIS_URL, else the socket of the embedded server in the data folder."""
-    return text("REDIS_URL", f"unix://{data_folder() / 'redis' / 'redis.sock'}")
+    """REDIS_URL, else the socket of the embedded server of this data folder.
+
+    The server notes its address in `redis/address` when the folder's path is too long for a socket.
+    """
+    folder = data_folder() / "redis"
+    noted = folder / "address"
+    default = noted.read_text(encoding="utf-8").strip() if noted.is_file() else f"unix://{folder / 'redis.sock'}"
+    return text("REDIS_URL", default)
 
 
 def broker_url() -> str:

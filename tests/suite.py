@@ -60,7 +60,9 @@ def run(kind: str, folder: Path, command: list[str]) -> int:
     try:
         redis.start()
         with database(kind, folder) as url:
-            environment = env.child_environment(DATABASE_URL=url, REDIS_URL=redis.url, PIHERDER_DATA=str(folder))
+            environment = env.child_environment(
+                DATABASE_URL=url, REDIS_URL=redis.url, PIHERDER_DATA=str(folder), PIHERDER_TEST_KINDS="1"
+            )
             return subprocess.run([sys.executable, *command], env=environment, cwd=CLONE).returncode
     finally:
         redis.close()

@@ -15,6 +15,9 @@ NAME = RegexValidator(
 )
 
 
+PLAIN_PATH = RegexValidator(r"^/[A-Za-z0-9_./+:@=,-]*$", "Use an absolute path of plain letters, digits and dashes.")
+
+
 class Credential(models.Model):
     """An SSH key pair; the private half is sealed and never shown again."""
 
@@ -65,6 +68,13 @@ class Host(models.Model):
 
     backup_root = models.ForeignKey("hosts.BackupRoot", models.PROTECT, null=True, blank=True, related_name="hosts")
     bandwidth_kib = models.PositiveIntegerField("bandwidth limit (KiB/s, 0 = none)", default=0)
+    copy_lock = models.CharField(
+        "folder whose lock keeps two copies apart",
+        max_length=200,
+        default="/etc",
+        validators=[PLAIN_PATH],
+        help_text="On the host; the same for every login, so that one machine reached in two ways still is one.",
+    )
     backup_limit = models.DurationField("longest backup", default=timedelta(hours=2))
     before_hook = models.TextField("command before a backup", blank=True, default="")
     after_hook = models.TextField("command after a backup", blank=True, default="")

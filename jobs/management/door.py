@@ -1,4 +1,4 @@
-"""What all management commands share: exit codes, errors as one plain sentence on stderr, JSON as one document on stdout."""
+"""What all management commands share: exit codes, errors as one plain sentence, JSON as one document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError, CommandParser, handle_default_options
+from django.core.management.base import BaseCommand, CommandError, handle_default_options
 from django.db import DatabaseError, connections
 
 from jobs import registry
@@ -17,6 +17,7 @@ from jobs.models import Door
 from jobs.services import Asker, Refused
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
     from collections.abc import Iterable, Sequence
 
 SUCCEEDED, FAILED, WRONG_USE, BUSY, CANCELLED, PENDING = range(6)
@@ -39,10 +40,10 @@ class Ended(CommandError):
 class DoorCommand(BaseCommand):
     """A command whose `work` returns its exit code, and whose errors are one sentence.
 
-    `troubles` are further exceptions whose text is such a sentence; they end with exit code 1.
+    `troubles` are further exceptions whose text is such a sentence.
     """
 
-    requires_system_checks: list[str] = []  # type: ignore[assignment]  # the checks cost a second and belong to migrate
+    requires_system_checks: list[str] = []  # the checks cost a second and belong to migrate
     suppressed_base_arguments: set[str] = {
         "--version", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color", "--force-color",
         "--skip-checks",
@@ -52,6 +53,10 @@ class DoorCommand(BaseCommand):
     def work(self, **options: Any) -> int:
         """Do what the command is for; returns the exit code. Raises CommandError or Refused."""
         raise NotImplementedError
+
+    def trouble_code(self, error: Exception) -> int:
+        """The exit code for one of `troubles`."""
+        return FAILED
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Turn every expected error into CommandError with the contract's exit code."""
@@ -66,7 +71,7 @@ class DoorCommand(BaseCommand):
         except DatabaseError as error:
             raise CommandError(database_words(error), returncode=FAILED) from None
         except self.troubles as error:
-            raise CommandError(str(error), returncode=FAILED) from None
+            raise CommandError(str(error), returncode=self.trouble_code(error)) from None
         if code:
             raise Ended(code)
 
@@ -140,7 +145,7 @@ def database_words(error: DatabaseError) -> str:
     return f"The database cannot be used ({text}): check that it runs, then try again."
 
 
-def add_json(parser: CommandParser) -> None:
+def add_json(parser: ArgumentParser) -> None:
     """The option `--json`."""
     parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON document and nothing else")
 

@@ -163,6 +163,10 @@ class Sshd:
         own = self._process.pid if self._process else 0
         return [pid for pid in self.processes() if pid != own and _command_name(pid).startswith("sshd")]
 
+    def runs(self, pid: int) -> bool:
+        """Whether a process was started through a login on this host."""
+        return self._is_marked(pid)
+
     def _is_marked(self, pid: int) -> bool:
         wanted = f"{MARK}={self._mark}".encode()
         with suppress(OSError):

@@ -58,7 +58,7 @@ def check_free(address: str, port: int) -> None:
         try:
             probe.bind((address, port))
         except OSError as error:
-            raise Refused(_reason(error, address, port)) from error
+            raise Refused(refusal(error, address, port)) from error
 
 
 def taken_reason(address: str, port: int) -> str:
@@ -67,7 +67,8 @@ def taken_reason(address: str, port: int) -> str:
     return f'Port {port} on {address} is taken by {holder(port)}; choose another with ARGS="--port {other}".'
 
 
-def _reason(error: OSError, address: str, port: int) -> str:
+def refusal(error: OSError, address: str, port: int) -> str:
+    """What to say when the kernel refuses to listen, with what to try instead."""
     if error.errno == errno.EADDRINUSE:
         return taken_reason(address, port)
     if error.errno == errno.EACCES:

@@ -21,6 +21,7 @@ from piherder.house import processes
 from piherder.house.folder import Refused
 from piherder.house.ports import free_port
 
+INSTALLED = Path("/usr/lib/postgresql")
 START_SECONDS = 20.0
 NAME = "piherder"
 READY_LINE = 7  # postmaster.pid: first line the pid, eighth the status (pg_ctl reads the same)
@@ -30,7 +31,7 @@ UNSAFE_BUT_FAST = ("-c", "fsync=off", "-c", "full_page_writes=off")
 
 def programs() -> Path:
     """Folder of the newest installed server. Raises Refused when there is none."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: float(p.parts[-3]))
+    found = sorted(INSTALLED.glob("*/bin/initdb"), key=lambda p: float(p.parts[-3]))
     on_path = shutil.which("initdb")
     if not found and not on_path:
         raise Refused("No PostgreSQL server was found; install one with: sudo apt install postgresql")

@@ -12,12 +12,13 @@ from tests.faults import families, matter
 from tests.faults.database import fresh_database
 from tests.faults.herd import Herd
 from tests.faults.leftovers import leftovers
-from tests.faults.matter import Matter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_django.plugin import DjangoDbBlocker
+
+    from tests.faults.matter import Matter
 
 SETTLE = 20.0
 

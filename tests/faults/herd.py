@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 from django.db import Error as DatabaseFault
 from django.db import connection
+from kombu import pools
 
 from hosts.models import Credential, Host
 from jobs import mutex, registry, services, tasks
@@ -34,9 +35,12 @@ if TYPE_CHECKING:
     from pytest_django.plugin import DjangoDbBlocker
 
 BIN = Path(sys.executable).parent
+CELERY = ("celery", "-A", "piherder")
 ASKER = Asker(Door.COMMAND, name="tests")
 COUNTING = ("sleep", "copy", "other_copy")
-GENEROUS = 45.0  # seconds that anything may take on a busy machine; promised times are asserted where they are the point
+GENEROUS = (
+    45.0  # seconds that anything may take on a busy machine; promised times are asserted where they are the point
+)
 
 
 class Herd:
@@ -68,17 +72,17 @@ class Herd:
 
     def worker(self, name: str = "alpha", slots: int = 2, **changes: str) -> Process:
         """A running worker of that name that is ready for work; started when it does not run."""
-        argv = ["celery", "-A", "piherder", "worker", "--concurrency", str(slots), "-n", f"{name}@faults"]
+        argv = [*CELERY, "worker", "-l", "INFO", "--concurrency", str(slots), "-n", f"{name}@faults"]
         return self._ensure(name, argv, changes, lambda p: " ready." in p.output and self.beats(p) > 0)
 
     def starting(self, name: str = "alpha", label: str = "second", **changes: str) -> Process:
         """A worker that was just started under `name`, whether one of that name runs or not."""
-        argv = ["celery", "-A", "piherder", "worker", "--concurrency", "1", "-n", f"{name}@faults"]
+        argv = [*CELERY, "worker", "-l", "INFO", "--concurrency", "1", "-n", f"{name}@faults"]
         return self._spawn(label, argv, changes)
 
     def beat(self, name: str = "beat", **changes: str) -> Process:
         """A running beat; whether it leads is another question."""
-        argv = ["celery", "-A", "piherder", "beat", "--pidfile="]
+        argv = [*CELERY, "beat", "-l", "INFO", "--pidfile="]
         return self._ensure(name, argv, changes, lambda p: "beat: Starting" in p.output)
 
     def web(self, port: int) -> Process:
@@ -94,9 +98,7 @@ class Herd:
         process.start()
         return process
 
-    def _ensure(
-        self, name: str, argv: list[str], changes: dict[str, str], ready: Callable[[Process], bool]
-    ) -> Process:
+    def _ensure(self, name: str, argv: list[str], changes: dict[str, str], ready: Callable[[Process], bool]) -> Process:
         process = self.processes.get(name)
         if process is None or not process.running:
             process = self._spawn(name, argv, changes)
@@ -266,6 +268,6 @@ def switch_broker(url: str) -> None:
     mutex.client.cache_clear()
     settings.PIHERDER_REDIS_URL = url
     app.conf.broker_url = "redis+socket://" + url.removeprefix("unix://") if url.startswith("unix://") else url
-    app.pool.force_close_all()
+    pools.reset()
     app._pool = None
     app.amqp._producer_pool = None

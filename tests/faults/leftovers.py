@@ -39,4 +39,7 @@ def processes_with(mark: bytes) -> Iterator[tuple[int, str]]:
         if entry.name.isdigit():
             with suppress(OSError):
                 if mark in (entry / "environ").read_bytes():
-                    yield int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    yield (
+                        int(entry.name),
+                        (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"),
+                    )

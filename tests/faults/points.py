@@ -24,12 +24,14 @@ POINTS = (
     ("publish:before", "tasks", "publish", "before"),
     ("publish:after", "tasks", "publish", "after"),
     ("message", "runner", "run", "before"),
+    ("pick-up:before", "transitions", "pick_up", "before"),
     ("pick-up", "transitions", "pick_up", "after"),
     ("lock", "runner", "_lock", "after"),
     ("claim", "transitions", "claim", "after"),
     ("finish:begin", "transitions", "finish", "before"),
     ("finish:inside", "transitions", "_end", "after"),
     ("finish:done", "transitions", "finish", "after"),
+    ("fire:opened", "schedules", "open_fire", "after"),
 )
 
 
@@ -73,9 +75,9 @@ def wrapped(function: Callable[..., Any], order: Path, when: str) -> Callable[..
 
 def install(control: Path) -> None:
     """Set all points and the clock in this process."""
-    from jobs import hints, runner, tasks, transitions
+    from jobs import hints, runner, schedules, tasks, transitions
 
-    modules = {"tasks": tasks, "runner": runner, "transitions": transitions}
+    modules = {"tasks": tasks, "runner": runner, "schedules": schedules, "transitions": transitions}
     for point, module, name, when in POINTS:
         setattr(modules[module], name, wrapped(getattr(modules[module], name), control / point, when))
     hints.install(tasks.publish)

@@ -16,10 +16,10 @@ SHORT: dict[str, str] = {
 
 def shorten() -> None:
     """Set the constants that no variable sets. Seconds, and time between two hints of one job."""
-    from jobs import beat, beside, sweeper
+    from jobs import beat, beside, waits
 
     changes: list[tuple[Any, str, Any]] = [
-        (sweeper, "HINT_AGE", timedelta(seconds=3)),
+        (waits, "HINT_AGE", timedelta(seconds=3)),
         (beside, "PATIENCE", 3.0),
         (beat, "RENEW", 1.0),
         (beat, "VALID", 3.0),

@@ -19,10 +19,12 @@ VICTIMS = pytest.mark.parametrize("victim", ["self", "node"])
 
 def strike(herd: Herd, work: Matter, point: str, victim: str) -> Job:
     """The job, once it met its end at `point` and a worker is there again."""
-    herd.worker()
+    worker = herd.worker()
     herd.order(point, victim)
     job = work.ask(herd)
     herd.until(lambda: herd.struck(point), point)
+    if victim == "node":
+        worker.wait()
     herd.worker()
     return herd.ended(job)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from pathlib import Path
@@ -66,3 +67,17 @@ def test_listening_ports_come_and_go(taken: int) -> None:
     assert taken in ports.listening_ports()
     assert ports.answers("127.0.0.1", taken)
     assert not ports.answers("127.0.0.1", ports.free_port())
+
+
+def test_a_taken_ipv6_port_names_its_holder() -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(Refused, match=f"Port {port} on ::1 is taken by .* \\(process {os.getpid()}\\)"):
+            ports.check_free("::1", port)
+
+
+def test_each_reason_says_what_to_do() -> None:
+    refused = ports.refusal(OSError(errno.EACCES, ""), "127.0.0.1", 80)
+    assert refused == 'Port 80 may be opened by root only; choose one above 1023 with ARGS="--port 8000".'
+    nowhere = ports.refusal(OSError(errno.EADDRNOTAVAIL, ""), "192.0.2.1", 80)
+    assert nowhere.endswith('choose one of its own with ARGS="--bind ADDRESS".')

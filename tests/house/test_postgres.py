@@ -106,3 +106,40 @@ def test_no_change_of_user_for_an_ordinary_one() -> None:
     assert user.pw_uid != 0
     changed = postgres.identity(user)
     assert changed in ([], [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"])
+
+
+def test_two_clusters_do_not_meet(server: PrivatePostgres) -> None:
+    other = PrivatePostgres(safe=True)
+    try:
+        other.start()
+        write(server, "here")
+        with psycopg.connect(other.url) as connection:
+            assert connection.execute("SHOW fsync").fetchone() == ("on",)
+            with pytest.raises(psycopg.errors.UndefinedTable):
+                connection.execute("SELECT * FROM note")
+    finally:
+        other.close()
+
+
+def test_the_password_is_in_no_file_and_no_argument(server: PrivatePostgres) -> None:
+    secret = server.place.password.encode()
+    assert secret not in Path(f"/proc/{server.pid}/cmdline").read_bytes()
+    assert secret not in server.log.read_bytes()
+    assert not any(secret in p.read_bytes() for p in server.place.folder.iterdir() if p.is_file())
+
+
+def test_a_machine_without_a_server_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(postgres, "INSTALLED", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Refused, match="sudo apt install postgresql"):
+        postgres.programs()
+    (tmp_path / "initdb").touch(mode=0o755)
+    assert postgres.programs() == tmp_path
+
+
+def test_the_newest_installed_server_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(postgres, "INSTALLED", tmp_path)
+    for version in ("9.6", "15", "17"):
+        (tmp_path / version / "bin").mkdir(parents=True)
+        (tmp_path / version / "bin/initdb").touch()
+    assert postgres.programs() == tmp_path / "17/bin"

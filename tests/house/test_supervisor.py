@@ -235,3 +235,42 @@ def processes_end(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
+
+
+def test_a_program_that_keeps_failing_waits_longer_each_time(tmp_path: Path) -> None:
+    stack = Stack(tmp_path, program(tmp_path, "beat", "touch $1.pids; exit 3"))
+    stack.supervisor.start()
+    assert stack.until("beat ended with exit code 3; starting it again in 0.5 s.")
+    assert stack.until("beat ended with exit code 3; starting it again in 1.0 s.")
+    assert stack.supervisor.children["beat"].restarts == 2
+    stack.supervisor.stop()
+
+
+def test_a_program_that_dies_while_it_gets_ready_is_started_again(tmp_path: Path) -> None:
+    script = "if mkdir first; then exit 1; fi; touch $1.pids; exec sleep 600"
+    stack = Stack(tmp_path, program(tmp_path, "web", script))
+    stack.supervisor.start()
+    assert stack.supervisor.children["web"].restarts == 1
+    assert stack.pid("web") is not None
+    stack.supervisor.stop()
+
+
+def test_a_stop_during_the_start_starts_nothing_more(tmp_path: Path) -> None:
+    stack = Stack(tmp_path, program(tmp_path, "redis", "exec sleep 600"), program(tmp_path, "web"))
+    threading.Timer(0.1, stack.supervisor.stop_soon).start()
+    stack.supervisor.start()
+    assert stack.supervisor.is_stopping
+    assert stack.pid("web") is None
+    stack.supervisor.run()
+    assert stack.pid("redis") is None
+
+
+def test_logs_are_for_their_owner_alone(stack: Stack) -> None:
+    assert (stack.folder / "log").stat().st_mode & 0o777 == 0o700
+
+
+def test_programs_see_no_standard_input(tmp_path: Path) -> None:
+    stack = Stack(tmp_path, program(tmp_path, "web", "cat; echo end; touch $1.pids; exec sleep 600"))
+    stack.supervisor.start()
+    assert (tmp_path / "log/web.log").read_text() == "end\n"
+    stack.supervisor.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import CommandError
@@ -15,6 +16,8 @@ from jobs.terminal import stamp, state, table, took
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
+
+    from jobs.terminal import Cell
 
 
 def job_by_id(number: int) -> Job:
@@ -53,14 +56,16 @@ class Command(DoorCommand):
         return {**as_json(job), "events": events, **log}
 
     def _log(self, job: Job) -> None:
-        count = 0
-        for count, line in enumerate(logs.read(job.pk), start=1):
-            self.stdout.write(line, ending="")
-        if not count:
+        lines = logs.read(job.pk)
+        first = next(lines, None)
+        if first is None:
             self.hint(f"{sentence(title(job))} has no stored log.")
+            return
+        for line in itertools.chain((first,), lines):
+            self.stdout.write(line, ending="")
 
     def _page(self, job: Job) -> None:
-        facts = [
+        facts: list[tuple[str, Cell]] = [
             ("job", f"{job.pk}  {job.kind}{f' on {job.where}' if job.where else ''}"),
             ("state", state(job)),
             ("waits for", waiting_words(job) if job.is_active else ""),

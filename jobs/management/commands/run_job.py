@@ -2,57 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import CommandError
 
 from jobs import registry
-from jobs.follow import Follower, LiveScreen, PlainScreen, QuietScreen, Screen, title
-from jobs.management import show
-from jobs.management.door import (
-    BUSY,
-    CODES,
-    EXIT_CODES,
-    FAILED,
-    PENDING,
-    SUCCEEDED,
-    WRONG_USE,
-    DoorCommand,
-    add_json,
-    host_ids,
-    me,
-    worst,
-)  # fmt: skip
-from jobs.services import Refused, request_job
-from jobs.terminal import console
+from jobs.management.door import EXIT_CODES, WRONG_USE, host_ids
+from jobs.management.waiting import RequestCommand, add_wait_options
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-    from jobs.models import Job
 
-
-@dataclass(slots=True)
-class Answer:
-    """What came of the request for one host; `code` is its exit code."""
-
-    host: str
-    job: Job | None
-    code: int
-    message: str
-    attached: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        """For a program."""
-        job = show.as_json(self.job) if self.job else None
-        return {
-            "host": self.host or None, "exit_code": self.code, "attached": self.attached, "message": self.message,
-            "job": job,
-        }  # fmt: skip
-
-
-class Command(DoorCommand):
+class Command(RequestCommand):
     """Request a job and, if asked, wait for its end. The exit code is part of the contract (see --help)."""
 
     help = f"Start work and, if asked, wait for its end. {EXIT_CODES}."
@@ -64,24 +26,14 @@ class Command(DoorCommand):
         where.add_argument("--host", action="append", default=[], metavar="NAME", help="a host; may be given again")
         where.add_argument("--all-hosts", action="store_true", help="every host that is looked after")
         parser.add_argument("--param", action="append", default=[], metavar="K=V", help="a parameter of the kind")
-        wait = parser.add_mutually_exclusive_group()
-        wait.add_argument("--follow", action="store_true", help="show progress and the live log until the end")
-        wait.add_argument("--wait", action="store_true", help="wait silently for the end")
-        parser.add_argument("--timeout", type=positive, metavar="S", help="wait at most S seconds (exit code 5)")
-        add_json(parser)
+        add_wait_options(parser)
 
     def work(self, **options: Any) -> int:
         """Request, wait, report."""
         params = parse_params(options["param"])
-        answers = self._request(options["kind"], self._hosts(options), params)
-        if not options["as_json"]:
-            self._say(answers)
-        if options["follow"] or options["wait"] or options["timeout"] is not None:
-            self._wait(answers, options)
-        code = worst(answer.code for answer in answers)
-        if options["as_json"]:
-            self.emit({"exit_code": code, "jobs": [answer.as_json() for answer in answers]})
-        return code
+        hosts = self._hosts(options)
+        answers = [self.request(options["kind"], name, host_id, params) for name, host_id in hosts.items()]
+        return self.conclude(answers, options)
 
     def _hosts(self, options: dict[str, Any]) -> dict[str, int | None]:
         if not options["all_hosts"]:
@@ -90,58 +42,6 @@ class Command(DoorCommand):
         if not herd:
             raise CommandError("There are no hosts yet: add one with ./herder add_host.", returncode=WRONG_USE)
         return {name: pk for pk, name in sorted(herd.items(), key=lambda item: item[1])}
-
-    def _request(self, kind: str, hosts: dict[str, int | None], params: dict[str, Any]) -> list[Answer]:
-        return [self._ask(kind, name, host_id, params) for name, host_id in hosts.items()]
-
-    def _ask(self, kind: str, name: str, host_id: int | None, params: dict[str, Any]) -> Answer:
-        try:
-            found = request_job(kind, host_id, params, asker=me())
-        except Refused as refusal:
-            if refusal.code == "invalid":  # the same on every host: nothing was requested yet
-                raise
-            return Answer(name, refusal.job, CODES.get(refusal.code, FAILED), str(refusal))
-        if found.attached:
-            words = f"{title(found.job)} is already active ({found.job.state_words.lower()})."
-            return Answer(name, found.job, BUSY, show.sentence(words), attached=True)
-        return Answer(name, found.job, SUCCEEDED, show.sentence(f"{title(found.job)} is requested."))
-
-    def _say(self, answers: list[Answer]) -> None:
-        for answer in answers:
-            (self.stderr if answer.code else self.stdout).write(answer.message)
-
-    def _wait(self, answers: list[Answer], options: dict[str, Any]) -> None:
-        """Wait for what was started or joined; a job that is merely in the way is not ours to wait for."""
-        waited = [answer for answer in answers if answer.job and (answer.attached or answer.code == SUCCEEDED)]
-        jobs = [answer.job for answer in waited if answer.job]
-        follower = Follower(jobs, self._screen(options, several=len(jobs) > 1))
-        try:
-            with follower.screen:
-                follower.follow(options["timeout"])
-        except KeyboardInterrupt:
-            stop = f"./herder cancel_job {jobs[0].pk}" if len(jobs) == 1 else "./herder cancel_job ID"
-            self.stderr.write(f"Stopped following; the work goes on ({stop} stops it).")
-        for answer, job in zip(waited, follower.jobs, strict=True):
-            answer.job, answer.message = job, show.sentence(show.end_line(job))
-            answer.code = BUSY if answer.attached else show.exit_code(job)
-            if not options["as_json"]:
-                failed = show.exit_code(job) in (FAILED, PENDING)
-                (self.stderr if failed else self.stdout).write(answer.message)
-
-    def _screen(self, options: dict[str, Any], *, several: bool) -> Screen:
-        if options["as_json"] or not options["follow"]:
-            return QuietScreen(self.stderr.write)
-        if self.stdout.isatty():
-            return LiveScreen(console(self.stdout), several=several)
-        return PlainScreen(self.stdout.write, self.stderr.write, several=several)
-
-
-def positive(text: str) -> float:
-    """Seconds, 0 or more. Raises ValueError, which argparse puts into words."""
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise ValueError
-    return value
 
 
 def parse_params(words: list[str]) -> dict[str, Any]:

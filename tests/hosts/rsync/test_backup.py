@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hosts.rsync.outcome import Kind
+from tests.hosts.rsync.conftest import needs_root
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,6 +60,7 @@ def test_acl_and_xattr_are_kept(site: Site) -> None:
     assert os.getxattr(site.store / "1/a", "user.colour") == b"blue"
 
 
+@needs_root
 def test_owner_mode_and_time_are_kept(site: Site) -> None:
     (site.data / "a").write_text("a")
     os.chown(site.data / "a", 1234, 4321)

@@ -23,7 +23,7 @@ from hosts.rsync.outcome import Case, Kind, judge
 from hosts.rsync.process import Child, Line, Stream
 from hosts.rsync.run import login_noise
 from piherder.demo.sshd import SshdOptions
-from tests.hosts.rsync.conftest import AS_NOBODY, no_check, wait_until
+from tests.hosts.rsync.conftest import AS_NOBODY, needs_root, no_check, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -250,6 +250,7 @@ def test_a_clean_login_has_no_noise(site: Site) -> None:
     assert login_noise(site.remote, site.agent.env, no_check) == ""
 
 
+@needs_root
 def test_what_the_login_may_not_read_is_listed(odd_site: SiteMaker) -> None:
     site = odd_site(LOGIN_AS_NOBODY)
     (site.data / "open").write_text("")
@@ -262,6 +263,7 @@ def test_what_the_login_may_not_read_is_listed(odd_site: SiteMaker) -> None:
     assert (site.store / "1/open").exists()
 
 
+@needs_root
 def test_sudo_that_wants_a_password(odd_site: SiteMaker) -> None:  # case C05
     site = odd_site(LOGIN_AS_NOBODY)
     site.remote = replace(site.remote, sudo=True)
@@ -269,6 +271,7 @@ def test_sudo_that_wants_a_password(odd_site: SiteMaker) -> None:  # case C05
     assert (verdict.kind, "pi ALL=(root) NOPASSWD: /usr/bin/rsync" in verdict.sentence) == (Kind.SUDO, True)
 
 
+@needs_root
 def test_sudo_that_works(site: Site) -> None:
     (site.data / "a").write_text("a")
     site.remote = replace(site.remote, sudo=True)
@@ -294,6 +297,7 @@ def small_disk(place: Path) -> Iterator[None]:
         subprocess.run(["umount", place], check=True)
 
 
+@needs_root
 def test_destination_is_full(site: Site) -> None:  # case C09
     (site.data / "large").write_bytes(os.urandom(1_000_000))
     with small_disk(site.store / "1"):

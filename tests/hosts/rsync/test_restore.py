@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hosts.rsync.outcome import Kind
-from tests.hosts.rsync.conftest import AS_NOBODY, NOBODY
+from tests.hosts.rsync.conftest import AS_NOBODY, NOBODY, needs_root
 
 if TYPE_CHECKING:
     from hosts.rsync.run import Copy
     from tests.hosts.rsync.conftest import Site
+
+pytestmark = needs_root
 
 
 def save(site: Site, name: bytes = b"a", text: str = "saved") -> bytes:

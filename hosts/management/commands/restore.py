@@ -1,0 +1,60 @@
+"""`restore HOST PATH`: bring a file, a folder or a whole source back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hosts.enrol import host_named
+from hosts.management.door import HostCommand
+from hosts.management.lookup import any_host, good_generation, place_in_source
+from hosts.store.paths import check_target, encode_name
+from jobs.management.door import EXIT_CODES
+from jobs.management.waiting import RequestCommand, add_wait_options
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+class Command(RequestCommand, HostCommand):
+    """Request a restore."""
+
+    help = f"Bring a file, a folder or a whole source back from a generation. {EXIT_CODES}."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """What, from when, and to where."""
+        parser.add_argument("host")
+        parser.add_argument("path", help="absolute path on the host, inside one of its sources")
+        parser.add_argument("--generation", default="latest", metavar="N", help="its number (default: latest)")
+        parser.add_argument("--to", default="", metavar="HOST:PATH", help="another place (default: where it was)")
+        parser.add_argument("--dry-run", action="store_true", help="only list what would change")
+        parser.add_argument("--delete", action="store_true", help="also delete what the generation does not have")
+        add_wait_options(parser)
+
+    def work(self, **options: Any) -> int:
+        """Translate the path into source and rest, then request the job."""
+        host = any_host(options["host"])
+        source, rest = place_in_source(host, options["path"])
+        chosen = good_generation(source, options["generation"])
+        to_host, to_path = destination(options["to"])
+        params = {
+            "source": source.path,
+            "sequence": "latest" if options["generation"] == "latest" else chosen.sequence,
+            "path": rest,
+            "to_host": "" if to_host == host.name else to_host,
+            "to_path": to_path,
+            "dry_run": options["dry_run"],
+            "delete": options["delete"],
+        }
+        return self.conclude([self.request("restore", host.name, host.pk, params)], options)
+
+
+def destination(text: str) -> tuple[str, str]:
+    """`HOST:PATH`, `PATH` or nothing, as host name ("" for the same) and path ("" for where it was).
+
+    Raises EnrolRefused or PathRefused.
+    """
+    if not text:
+        return "", ""
+    name, colon, path = ("", ":", text) if text.startswith("/") else text.partition(":")
+    host = host_named(name).name if name else ""
+    return host, encode_name(check_target(path)) if colon and path else ""

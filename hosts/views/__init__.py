@@ -1,0 +1,1 @@
+"""The pages about hosts and what is kept of them."""

@@ -1,0 +1,121 @@
+"""What templates need to say: moments, lengths, sizes, icons, bars, and a job's lines in words."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from django import template
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.html import format_html
+
+from hosts.words import size as size_words
+from jobs import registry
+from jobs.models import Job, Status
+from jobs.registry import UnknownKind
+from jobs.terminal import ago
+from jobs.terminal import took as took_words
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from django.utils.safestring import SafeString
+
+register = template.Library()
+ICONS = {Status.SUCCEEDED: "ok", Status.FAILED: "bad", Status.CANCELLED: "off", Status.RUNNING: "run"}
+
+
+@register.filter
+def moment(value: datetime | None) -> SafeString | str:
+    """How long ago, with the exact moment on hover."""
+    if value is None:
+        return "never"
+    exact = f"{timezone.localtime(value):%Y-%m-%d %H:%M:%S %Z}"
+    return format_html('<time datetime="{}" title="{}">{}</time>', value.isoformat(), exact, ago(value))
+
+
+@register.filter
+def clock(value: datetime) -> SafeString:
+    """The time of day to the second, with the exact moment on hover."""
+    local = timezone.localtime(value)
+    exact = f"{local:%Y-%m-%d %H:%M:%S %Z}"
+    return format_html('<time datetime="{}" title="{}">{}</time>', value.isoformat(), exact, f"{local:%H:%M:%S}")
+
+
+@register.filter
+def took(value: timedelta | None) -> str:
+    """A length of time; a dash when there is none."""
+    return took_words(value) or "–"
+
+
+@register.filter
+def size(value: int | None) -> str:
+    """Bytes as people read them."""
+    return "" if value is None else size_words(value)
+
+
+@register.filter
+def thousands(value: int) -> str:
+    """12,345."""
+    return f"{value:,}"
+
+
+@register.filter
+def pretty(value: Any) -> str:
+    """JSON for people."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """A sign of the sprite; the words beside it say the same."""
+    return format_html('<svg class="icon {0}" aria-hidden="true"><use href="{1}#{0}"/></svg>', name, static("piherder/icons.svg"))
+
+
+@register.simple_tag
+def bar(percent: int | None, label: str, level: str = "run") -> SafeString:
+    """A bar that needs no style attribute; without a percentage it is empty."""
+    shape = '<svg class="bar {}" viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label="{}"><rect class="fill" width="{}" height="4"/></svg>'
+    return format_html(shape, level if percent is not None else "unknown", label, percent or 0)
+
+
+@register.filter
+def sign(job: Job) -> str:
+    """The name of the icon and colour of a job's state."""
+    if job.status == Status.PENDING:
+        return "wait" if job.waiting_on and not job.attempt else "queue"
+    return ICONS[Status(job.status)]
+
+
+@register.filter
+def kind_label(job: Job) -> str:
+    """What a job does, in words; a kind that is no longer installed keeps its name."""
+    try:
+        return registry.get(job.kind).label
+    except UnknownKind:
+        return job.kind
+
+
+@register.filter
+def doing(job: Job) -> str:
+    """One line: why it waits and when it is looked at next, what it does, or what proves how it ended."""
+    if job.status == Status.RUNNING:
+        return ": ".join(filter(None, (job.step, amount(job))))
+    if job.status == Status.PENDING:
+        probe = f"next probe {ago(job.next_probe_at)}" if job.next_probe_at else ""
+        return "; ".join(filter(None, (job.waiting_why.rstrip("."), probe)))
+    return job.evidence
+
+
+@register.filter
+def amount(job: Job) -> str:
+    """Progress in words: "63 %, 41.2 MB/s"."""
+    percent = f"{job.percent} %" if job.percent is not None else ""
+    return ", ".join(filter(None, (percent, job.progress_label)))
+
+
+@register.filter
+def node_words(job: Job) -> str:
+    """Which worker has it."""
+    return job.node or "not claimed"

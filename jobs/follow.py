@@ -54,10 +54,16 @@ def waiting_words(job: Job) -> str:
     """What an active job waits for or does, in words: "waiting on host, next look in 20 s"."""
     if job.status == Status.RUNNING:
         return f"{job.state_words.lower()}{f' on {job.node}' if job.node else ''}"
-    words = job.state_words.lower()
-    why = f" ({job.waiting_why.rstrip('.')})" if job.waiting_why else ""
-    probe = f", next look {ago(job.next_probe_at)}" if job.next_probe_at else ""
-    return f"{words}{why}{probe}"
+    reason = waiting_reason(job)
+    return f"{job.state_words.lower()}{f' ({reason})' if reason else ''}"
+
+
+def waiting_reason(job: Job) -> str:
+    """Why a pending job waits and when it is looked at next, as far as is known."""
+    if job.status != Status.PENDING:
+        return ""
+    probe = f"next look {ago(job.next_probe_at)}" if job.next_probe_at else ""
+    return ", ".join(part for part in (job.waiting_why.rstrip("."), probe) if part)
 
 
 class QuietScreen:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # ECMA-48: control sequences, operating system commands, and the other two-character escapes.
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+STEP = "== "  # begins the line that a step writes
 LONGEST = 2000  # characters of one line on the page
 CHUNK = 2000  # a page that followed so many lines starts over with head and tail, so that it does not grow without end
 
@@ -45,6 +46,14 @@ def plain(text: str) -> str:
     """`text` without terminal escapes, control and direction characters, cut at `LONGEST`."""
     shown = CONTROLS.sub("\N{REPLACEMENT CHARACTER}", ESCAPES.sub("", text))
     return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]} … (the rest of this line is in the whole log)"
+
+
+def steps(job: Job) -> list[JobLine]:
+    """The steps that a job has begun, as its log names them; `text` is the bare name."""
+    found = list(JobLine.objects.filter(job=job, text__startswith=STEP).order_by("number"))
+    for line in found:
+        line.text = plain(line.text.removeprefix(STEP))
+    return found
 
 
 def numbered(rows: Iterable[JobLine], after: int) -> Iterator[Line]:

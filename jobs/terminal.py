@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from django.core.management.base import OutputWrapper
+    from rich.console import JustifyMethod
 
 WIDE = 2000  # columns where no terminal limits the line: nothing is cut or wrapped for a program
 UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -97,17 +98,17 @@ def table(
     """Print aligned columns; those named in `right` are set flush right, only the last one may be folded."""
     if not rows:
         return
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    grid = Table(
+        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(map(str.strip, heads))
+    )
     for head in heads:
         last = head == heads[-1]
-        side = "right" if head in right else "left"
-        grid.add_column(head, justify=side, no_wrap=not last, overflow="fold" if last else "ellipsis")  # type: ignore[arg-type]  # a literal type
+        side: JustifyMethod = "right" if head in right else "left"
+        grid.add_column(head, justify=side, no_wrap=not last, overflow="fold" if last else "ellipsis")
     for row in rows:
         grid.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
     paper = console(out)
-    if out.isatty():
-        paper.print(grid)
-        return
     with paper.capture() as captured:
         paper.print(grid)
-    out.write("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    out.write("\n".join(lines if lines[0] else lines[1:]))

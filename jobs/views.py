@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from jobs import logs
 from jobs.filters import JobFilter, job_page
-from jobs.log_view import look
+from jobs.log_view import look, steps
 from jobs.models import Job
 from jobs.pages import asker, changes, page, to_job
 from jobs.services import Refused, hold, release, request_cancel, run_again
@@ -38,7 +38,8 @@ def job(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Job.objects.select_related("host"), pk=pk)
     after = request.GET.get("after", "")
     log = look(found, int(after) if after.isdecimal() and len(after) < 18 else 0)
-    return page(request, "jobs/job", {"job": found, "log": log, "events": found.events.all()})
+    shown = {"job": found, "log": log, "events": found.events.all(), "steps": steps(found)}
+    return page(request, "jobs/job", shown)
 
 
 @require_safe

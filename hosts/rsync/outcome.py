@@ -24,6 +24,8 @@ KEPT_PATHS = 1000
 
 
 class Kind(StrEnum):
+    """What a finished copy amounts to."""
+
     OK = "ok"
     VANISHED = "vanished"  # good, some files went away meanwhile
     UNREADABLE = "unreadable"  # everything but names the login may not read

@@ -30,6 +30,8 @@ class ProcessLeft(Exception):
 
 
 class Stream(StrEnum):
+    """Which of its two pipes a program wrote to."""
+
     STDOUT = "stdout"
     STDERR = "stderr"
 

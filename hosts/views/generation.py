@@ -30,7 +30,8 @@ def generation(request: HttpRequest, name: str, pk: int) -> HttpResponse:
     found = _find(name, pk)
     path = request.GET.get("path", "")
     context = {"generation": found, "source": found.source, "host": found.source.host}
-    form = RestoreForm(initial={"host": found.source.host, "path": path.strip("/")})
+    wanted = request.GET.get("file", path).strip("/")
+    form = RestoreForm(initial={"host": found.source.host, "path": wanted})
     here = folder(found, path) if may_run(request) else None
     return page(request, "hosts/generation", {**context, "folder": here, "form": form})
 

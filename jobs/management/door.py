@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pwd
 import sys
@@ -81,6 +82,7 @@ class DoorCommand(BaseCommand):
 
     def exit_code(self, argv: list[str]) -> int:
         """Run with the words of a command line; returns the exit code, errors are on stderr."""
+        logging.getLogger().setLevel(logging.ERROR)  # what a person must know, the command says itself
         try:
             self._run(argv)
         except Ended as end:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.follow import Follower, LiveScreen, PlainScreen, QuietScreen, Screen, Workers, title
 from jobs.management import show
 from jobs.management.door import BUSY, CODES, FAILED, PENDING, SUCCEEDED, DoorCommand, add_json, me, worst
+from jobs.models import Status
 from jobs.services import Refused, request_job
 from jobs.terminal import console
 
@@ -63,28 +64,45 @@ class RequestCommand(DoorCommand):
 
     def conclude(self, answers: list[Answer], options: dict[str, Any]) -> int:
         """Say what was requested, wait if asked, report; returns the exit code."""
-        if not options["as_json"]:
-            self._say(answers)
+        obstacles = [] if options["as_json"] else self._say(answers)
         if options["follow"] or options["wait"] or options["timeout"] is not None:
-            self._wait(answers, options)
+            self._wait(answers, options, warned=bool(obstacles))
         code = worst(answer.code for answer in answers)
         if options["as_json"]:
             self.emit({"exit_code": code, "jobs": [answer.as_json() for answer in answers]})
         return code
 
-    def _say(self, answers: list[Answer]) -> None:
+    def _say(self, answers: list[Answer]) -> list[str]:
         for answer in answers:
             (self.stderr if answer.code else self.stdout).write(answer.message)
-        queued = [answer.job for answer in answers if answer.job and answer.job.is_active and not answer.job.attempt]
-        missing = next((words for job in queued if (words := Workers().missing(job))), "")
-        if missing:
-            self.hint(missing)
+        obstacles = self._obstacles(answers)
+        for sentence in obstacles:
+            self.hint(sentence)
+        return obstacles
 
-    def _wait(self, answers: list[Answer], options: dict[str, Any]) -> None:
-        """Wait for what was started or joined; a job that is merely in the way is not ours to wait for."""
-        waited = [answer for answer in answers if answer.job and (answer.attached or answer.code == SUCCEEDED)]
-        jobs = [answer.job for answer in waited if answer.job]
-        follower = Follower(jobs, self._screen(options, several=len(jobs) > 1))
+    def _obstacles(self, answers: list[Answer]) -> list[str]:
+        """What keeps the requested jobs from starting now, each once: no broker, no worker."""
+        found: dict[str, None] = {}
+        for job in self._ours(answers):
+            job.refresh_from_db()
+            if job.status == Status.PENDING and not job.attempt and not job.waiting_on:
+                if job.published_at is None:
+                    found["Redis does not answer: the job is saved and starts when Redis is back."] = None
+                if missing := Workers().missing(job):
+                    found[missing] = None
+        return list(found)
+
+    def _ours(self, answers: list[Answer]) -> list[Job]:
+        """What was started or joined; a job that is merely in the way is not ours to wait for."""
+        return [answer.job for answer in answers if answer.job and (answer.attached or answer.code == SUCCEEDED)]
+
+    def _wait(self, answers: list[Answer], options: dict[str, Any], *, warned: bool) -> None:
+        """Wait for our jobs, then say how each ended; `warned` when it was said that no worker runs."""
+        waited = [answer for answer in answers if answer.attached or answer.code == SUCCEEDED]
+        jobs = self._ours(answers)
+        if not jobs:
+            return
+        follower = Follower(jobs, self._screen(options, several=len(jobs) > 1), warned=warned)
         try:
             with follower.screen:
                 follower.follow(options["timeout"])

@@ -92,9 +92,7 @@ def look_at_database(state: State) -> bool:
     why = within(LONGEST_LOOK, database_answers)
     state.database = {"kind": kind, "place": place, "reachable": not why}
     if why:
-        state.problems.append(
-            f"The database ({kind}, {place}) cannot be used ({why}): start it or check DATABASE_URL."
-        )
+        state.problems.append(f"The database ({kind}, {place}) cannot be used ({why}): start it or check DATABASE_URL.")
     elif connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('statement_timeout', %s, false)", [f"{LONGEST_LOOK:g}s"])
@@ -237,7 +235,6 @@ def look(watch: float | None = None) -> State:
         pulse.watch(watching_seconds() if watch is None else watch)
         look_at_nodes(state, pulse)
     except DatabaseError as error:
-        state.problems.append(
-            f"The database stopped answering ({str(error).strip().splitlines()[0]}): see its log."
-        )
+        state.problems.append(database_words(error))
+    look_at_redis(state, queues)
     return state

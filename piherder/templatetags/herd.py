@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from django import template
-from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.html import format_html
 
@@ -70,7 +69,7 @@ def pretty(value: Any) -> str:
 @register.simple_tag
 def icon(name: str) -> SafeString:
     """A sign of the sprite; the words beside it say the same."""
-    return format_html('<svg class="icon {0}" aria-hidden="true"><use href="{1}#{0}"/></svg>', name, static("piherder/icons.svg"))
+    return format_html('<svg class="icon {0}" aria-hidden="true"><use href="#i-{0}"/></svg>', name)
 
 
 @register.simple_tag

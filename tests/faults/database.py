@@ -1,4 +1,4 @@
-"""Databases of a herd: real files or real PostgreSQL databases that several processes share, and this process's way in."""
+"""Databases of a herd: real ones, which several processes share, and this process's way in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of work that only the faults need: one that holds everything a backup holds, and one with an unreasonable log."""
+"""Kinds that only the faults need: some hold everything that a backup holds, one has an unreasonable log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A herd: real processes of an installation on a database, a Redis and a folder of their own, and what a test asks of it."""
+"""A herd: real processes of an installation on a database, a Redis and a folder of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds that go through the matrix: what a long and a brief run of each asks for. A later kind is one more entry."""
+"""The kinds that go through the matrix, each with a long and a brief request. A later kind is one more entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 at every point of a job's way: before the claim it runs once later, after it fails; finished stays finished."""
+"""kill -9 at every point of a job's way: before the claim it runs once later, after it fails, finished it stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The promised times, with the times of production: a killed or frozen worker's job fails in 30 s, a killed child's in 5 s."""
+"""The promised times, in production's pace: a killed worker's job fails within 30 s, a killed child's within 5 s."""
 
 from __future__ import annotations
 

@@ -24,6 +24,6 @@ class Command(DoorCommand):
         """Set the switch and say what still runs."""
         hold(options["reason"], asker=me())
         active = len(active_jobs())
-        still = f" {active} active job{'s end' if active > 1 else ' ends'} without being stopped." if active else ""
+        still = f" {active} active job{'s end by themselves' if active > 1 else ' ends by itself'}." if active else ""
         self.stdout.write(f"The herd is on hold: nothing new starts until ./herder release.{still}")
         return SUCCEEDED

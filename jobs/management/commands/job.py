@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import CommandError
 
 from jobs import logs
-from jobs.follow import title, waiting_words
+from jobs.follow import title, waiting_reason
 from jobs.management.door import SUCCEEDED, WRONG_USE, DoorCommand, add_json
 from jobs.management.show import as_json, moment, sentence
 from jobs.models import Job
@@ -68,7 +68,7 @@ class Command(DoorCommand):
         facts: list[tuple[str, Cell]] = [
             ("job", f"{job.pk}  {job.kind}{f' on {job.where}' if job.where else ''}"),
             ("state", state(job)),
-            ("waits for", waiting_words(job) if job.is_active else ""),
+            ("waits for", waiting_reason(job)),
             ("evidence", job.evidence),
             ("step", f"{job.step} {job.progress_label}".strip() if job.is_active else ""),
             ("progress", "" if job.percent is None or not job.is_active else f"{job.percent} %"),

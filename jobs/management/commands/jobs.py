@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs.follow import waiting_words
+from jobs.follow import waiting_reason
 from jobs.management.door import SUCCEEDED, DoorCommand, add_json, host_ids
 from jobs.management.show import as_json, first_line
 from jobs.models import ACTIVE, Job
@@ -60,4 +60,4 @@ def progress(job: Job) -> str:
     """How far an active job is, or what it waits for."""
     percent = job.percent
     amount = "" if percent is None else f"{percent} %"
-    return ", ".join(word for word in (amount, job.progress_label or job.step) if word) or waiting_words(job)
+    return ", ".join(word for word in (amount, job.progress_label or job.step) if word) or waiting_reason(job)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, handle_default_options
-from django.db import DatabaseError, connections
+from django.db import DatabaseError
 
 from jobs import registry
 from jobs.models import Door
@@ -78,11 +78,11 @@ class DoorCommand(BaseCommand):
 
     def run_from_argv(self, argv: list[str]) -> None:
         """Run for a shell and exit with the code."""
+        logging.getLogger().setLevel(logging.ERROR)  # what a person must know, the command says itself
         sys.exit(self.exit_code(argv))
 
     def exit_code(self, argv: list[str]) -> int:
         """Run with the words of a command line; returns the exit code, errors are on stderr."""
-        logging.getLogger().setLevel(logging.ERROR)  # what a person must know, the command says itself
         try:
             self._run(argv)
         except Ended as end:
@@ -95,8 +95,6 @@ class DoorCommand(BaseCommand):
         except BrokenPipeError:  # the reader (head, less) has gone; nothing may be flushed into it at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
-        finally:
-            connections.close_all()
         return SUCCEEDED
 
     def _run(self, argv: list[str]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hosts.store.paths import is_system
 from piherder.house import ports, stack
 from piherder.house.processes import is_alive, wait_until
 
@@ -21,29 +22,16 @@ if TYPE_CHECKING:
 SLOTS = 2
 HERDER = "herder"  # the data folder of the installation, in the demonstration's own
 OURS = ("PIHERDER_", "CELERY_", "DJANGO_")
+PROGRAMS = frozenset({"rsync", "ssh", "sshd", "ssh-agent", "flock", "redis-server", "valkey-server"})
+LONGEST_PARENT = 30  # bytes; sockets lie some 60 below, and the kernel takes 107
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """How a demonstration ends: `stay` keeps the pages up until Ctrl-C, `keep` the folder after the end."""
 
-    folder: Path
-    port: int
-    stay: bool
-    keep: bool
-
-    @property
-    def installation(self) -> stack.Options:
-        """The embedded installation in this folder."""
-        return stack.Options(self.folder / HERDER, port=self.port)
-
-    def words(self) -> list[str]:
-        """The command line that `parse` reads back."""
-        switches = [word for word, on in (("--stay", self.stay), ("--keep", self.keep)) if on]
-        return ["--folder", str(self.folder), "--port", str(self.port), *(switches or []), *self._exit()]
-
-    def _exit(self) -> list[str]:
-        return [] if self.stay else ["--exit"]
+    stay: bool = False
+    keep: bool = False
 
 
 def parse(arguments: Sequence[str], *, terminal: bool) -> Options:
@@ -57,17 +45,28 @@ def parse(arguments: Sequence[str], *, terminal: bool) -> Options:
     end.add_argument("--stay", action="store_true", help="keep the pages up until Ctrl-C (the default on a terminal)")
     parser.add_argument("--keep", action="store_true", help="keep the folder with the backups")
     parser.add_argument("--yes", action="store_true", help="do not ask during the set-up")
-    parser.add_argument("--folder", type=Path, help="an empty or new folder to use instead of a temporary one")
-    parser.add_argument("--port", type=int, help="port of the pages (default: a free one)")
     found = parser.parse_args(arguments)
-    folder = found.folder.expanduser().absolute() if found.folder else Path(tempfile.gettempdir())
-    stay = found.stay or (terminal and not found.exit)
-    return Options(folder, found.port or ports.free_port(), stay, found.keep or bool(found.folder))
+    return Options(found.stay or (terminal and not found.exit), found.keep)
 
 
-def make_folder(wanted: Path | None) -> Path:
-    """A private folder with a short path, because sockets lie in it. Raises OSError."""
-    return Path(tempfile.mkdtemp(prefix="piherder-demo-", dir=wanted))
+def parent_folder(wanted: str) -> str:
+    """Where to make the folder: the usual place for temporary files, unless its path is too long for sockets or its
+    files may not be backed up.
+    """
+    return "/tmp" if len(os.fsencode(wanted)) > LONGEST_PARENT or is_system(os.path.realpath(wanted)) else wanted
+
+
+def make_folder() -> Path:
+    """A new private folder with a short path. Raises OSError."""
+    parent = os.path.realpath(parent_folder(tempfile.gettempdir()))
+    return Path(tempfile.mkdtemp(prefix="piherder-demo-", dir=parent))
+
+
+def installation(folder: Path) -> stack.Options:
+    """The embedded installation in a demonstration's folder, with its pages on a free port of loopback."""
+    data = folder / HERDER
+    data.mkdir(mode=0o700, exist_ok=True)
+    return stack.Options(data, port=ports.free_port())
 
 
 def isolated(environment: Mapping[str, str]) -> dict[str, str]:
@@ -77,17 +76,23 @@ def isolated(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def left(folder: Path) -> list[int]:
-    """Living processes whose command line, environment or working directory names the folder, but not this one."""
-    mark = os.fsencode(folder)
+    """Living processes of the demonstration in `folder`, but not this one."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return [pid for pid in pids if pid != os.getpid() and _names(pid, mark) and is_alive(pid)]
+    return [pid for pid in pids if pid != os.getpid() and _is_ours(pid, folder) and is_alive(pid)]
 
 
-def _names(pid: int, mark: bytes) -> bool:
+def _is_ours(pid: int, folder: Path) -> bool:
+    """By its environment, or as one of our programs that has the folder in its command line: a person's own shell or
+    pager that looks into the folder is not ours.
+    """
     with suppress(OSError):
         process = Path(f"/proc/{pid}")
-        texts = [(process / part).read_bytes() for part in ("cmdline", "environ")]
-        return any(mark in text for text in (*texts, os.fsencode(os.readlink(process / "cwd"))))
+        mark = b"PIHERDER_DATA=" + os.fsencode(folder / HERDER)
+        if mark in (process / "environ").read_bytes().split(b"\0"):
+            return True
+        words = (process / "cmdline").read_bytes().split(b"\0")
+        named = any(os.fsencode(folder) in word for word in words)
+        return named and os.path.basename(words[0]).decode(errors="replace").rstrip(":") in PROGRAMS
     return False
 
 

@@ -35,15 +35,18 @@ def parse(arguments: list[str]) -> stack.Options:
     return stack.Options(env.data_folder(), found.bind, found.port)
 
 
-def manage(environment: dict[str, str], *command: str, text: str = "") -> str:
-    """Output of one command of ours with `text` on its standard input. Raises Refused with its last line."""
+def manage(environment: dict[str, str], *command: str, text: str = "", notes: bool = False) -> str:
+    """Output of one command of ours with `text` on its standard input, with `notes` also what it says on stderr.
+
+    Raises Refused with its last line.
+    """
     done = subprocess.run(
         [sys.executable, *command], input=text, env=environment, cwd=folder.CLONE, capture_output=True, text=True
     )
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
         raise folder.Refused(f"{' '.join(command)} failed: {last}")
-    return done.stdout.strip()
+    return (done.stdout + (done.stderr if notes else "")).strip()
 
 
 def prepare_database(environment: dict[str, str]) -> str:
@@ -67,7 +70,6 @@ def farewell(options: stack.Options, password: str) -> list[str]:
     """The lines printed when everything is up; the address, and on loopback the way in from elsewhere, come last."""
     lines = []
     if password:
-        lines += [f"Backups go to {env.text('PIHERDER_BACKUPS', str(options.data / 'backups'))}"]
         lines += [f"User {ADMIN}, password {password} (shown once, never again)"]
     lines += [f"PiHerder is up at http://{options.socket_address}/ (Ctrl-C stops it)"]
     if options.is_loopback:
@@ -94,6 +96,8 @@ def serve(options: stack.Options, redis: PrivateRedis) -> None:
     """Starts everything and stays until a signal comes. Raises Refused or NotReady in words."""
     environment = stack.environment(options, redis.url)
     password = prepare_database(environment)
+    for line in manage(environment, "manage.py", "first_start", notes=True).splitlines():
+        say(line)
     supervisor = stack.supervisor(options, redis, say)
     on_signals(supervisor)
     try:

@@ -1,7 +1,8 @@
 """Makes this folder an app of the herd's processes: its kinds, its gate, its points and its short times."""
 
 from django.apps import AppConfig
-from django.conf import settings
+
+from piherder import env
 
 
 class FaultsConfig(AppConfig):
@@ -15,8 +16,9 @@ class FaultsConfig(AppConfig):
         from jobs import registry
         from tests.faults import families, gate, points, tempo
 
+        control = env.data_folder() / "control"
         families.install()
-        registry.install_gate(gate.FileGate(settings.FAULTS_CONTROL))
-        points.install(settings.FAULTS_CONTROL)
-        if settings.FAULTS_SHORT_TIMES:
+        registry.install_gate(gate.FileGate(control))
+        points.install(control)
+        if env.flag("FAULTS_SHORT_TIMES", default=True):
             tempo.shorten()

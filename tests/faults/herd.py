@@ -267,7 +267,7 @@ def switch_broker(url: str) -> None:
     tasks.broker().close()
     mutex.client.cache_clear()
     settings.PIHERDER_REDIS_URL = url
-    app.conf.broker_url = "redis+socket://" + url.removeprefix("unix://") if url.startswith("unix://") else url
+    spelled = "redis+socket://" + url.removeprefix("unix://") if url.startswith("unix://") else url
     pools.reset()
-    app._pool = None
-    app.amqp._producer_pool = None
+    app.conf.update(broker_url=spelled)
+    vars(app)["_pool"] = vars(app.amqp)["_producer_pool"] = None

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.core.management.base import CommandError
+
 from hosts.enrol import host_named
 from hosts.management.door import HostCommand
 from hosts.management.lookup import any_host, good_generation, place_in_source
 from hosts.store.paths import check_target, encode_name
-from jobs.management.door import EXIT_CODES
+from jobs.management.door import EXIT_CODES, WRONG_USE
 from jobs.management.waiting import RequestCommand, add_wait_options
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
+
+    from hosts.models import Host
 
 
 class Command(RequestCommand, HostCommand):
@@ -35,26 +39,27 @@ class Command(RequestCommand, HostCommand):
         host = any_host(options["host"])
         source, rest = place_in_source(host, options["path"])
         chosen = good_generation(source, options["generation"])
-        to_host, to_path = destination(options["to"])
+        target, to_path = destination(options["to"], host)
         params = {
+            "from_host": "" if target.pk == host.pk else host.name,
             "source": source.path,
             "sequence": "latest" if options["generation"] == "latest" else chosen.sequence,
             "path": rest,
-            "to_host": "" if to_host == host.name else to_host,
             "to_path": to_path,
             "dry_run": options["dry_run"],
             "delete": options["delete"],
         }
-        return self.conclude([self.request("restore", host.name, host.pk, params)], options)
+        return self.conclude([self.request("restore", target.name, target.pk, params)], options)
 
 
-def destination(text: str) -> tuple[str, str]:
-    """`HOST:PATH`, `PATH` or nothing, as host name ("" for the same) and path ("" for where it was).
+def destination(text: str, host: Host) -> tuple[Host, str]:
+    """`HOST:PATH`, `HOST:`, `PATH` or nothing, as the host to write to and a path ("" for where it was).
 
-    Raises EnrolRefused or PathRefused.
+    Raises EnrolRefused, PathRefused, or CommandError for a word that is neither.
     """
     if not text:
-        return "", ""
+        return host, ""
     name, colon, path = ("", ":", text) if text.startswith("/") else text.partition(":")
-    host = host_named(name).name if name else ""
-    return host, encode_name(check_target(path)) if colon and path else ""
+    if not colon:
+        raise CommandError(f"--to takes HOST:PATH or an absolute path, not {text!r}.", returncode=WRONG_USE)
+    return host_named(name) if name else host, encode_name(check_target(path)) if path else ""

@@ -1,0 +1,1 @@
+"""Benchmarks: PiHerder beside raw Celery, plain rsync and ansible, each pair measured in one run."""

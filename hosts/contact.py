@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from hosts import ssh
 from hosts.access import target_of
-from hosts.examine import SCRIPT, Check, judge, read_answers, tier
+from hosts.examine import SCRIPT, Check, failed, judge, read_answers, tier
 from hosts.gate import note_failure
 from hosts.host_keys import scan
 from hosts.models import Host
@@ -115,4 +115,6 @@ def _inside(shell: ssh.Shell, host: Host) -> list[Check]:
     paths = [decode_name(path).decode("utf-8", "surrogateescape") for path in sources]
     mode = shell.sudo_mode()
     result = shell.run(["sh", "-c", SCRIPT, "examine", *paths], sudo=mode != "none", timeout=COMMAND_SEC)
-    return [tier(host.name, mode), *judge(host.name, read_answers(result.stdout), sources)]
+    if result.exit_status != 0:
+        return [tier(mode), failed(host.name, result.exit_status, result.stderr)]
+    return [tier(mode), *judge(host.name, read_answers(result.stdout), sources)]

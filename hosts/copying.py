@@ -18,7 +18,7 @@ from django.conf import settings
 
 from hosts import ssh
 from hosts.access import target_of
-from hosts.rsync.agent import Hop, JobAgent
+from hosts.rsync.agent import Hop, JobAgent, KeyRefused
 from hosts.rsync.command import BUSY_EXIT, Remote
 from hosts.rsync.outcome import Case, Kind, Verdict, judge
 from hosts.rsync.process import log_text
@@ -79,11 +79,24 @@ def way_to(host: Host, run: Run) -> Iterator[Way]:
     """An agent and a config for one job, gone afterwards. Raises JobFailed when the host lacks what a copy needs."""
     target = target_of(host)
     uid, sudo = rights(run.shell(), host)
-    with _folder(run) as folder, JobAgent(target.private_key, folder) as agent:
-        hop = _hop(target, agent.public_keys[0])
-        jump = _hop(target.jump, agent.add(target.jump.private_key)) if target.jump else None
-        remote = Remote(hop.alias, agent.write_config(hop, jump), sudo=sudo, lock=host.copy_lock)
-        yield Way(host, agent.env, remote, root=sudo or uid == 0)
+    with ExitStack() as stack:
+        folder = stack.enter_context(_folder(run))
+        try:
+            agent = stack.enter_context(JobAgent(target.private_key, folder))
+            alias, config = _prepared(target, agent)
+        except (KeyRefused, ValueError) as refused:
+            raise JobFailed(f"rsync cannot be pointed at {host.name}: {refused}", Failure.REFUSED) from None
+        yield Way(host, agent.env, Remote(alias, config, sudo=sudo, lock=host.copy_lock), root=sudo or uid == 0)
+
+
+def _prepared(target: Target, agent: JobAgent) -> tuple[str, Path]:
+    """Alias and config for ssh. Raises KeyRefused, and ValueError for what ssh cannot be told."""
+    hop = _hop(target, agent.public_keys[0])
+    if target.jump is None:
+        return hop.alias, agent.write_config(hop)
+    if target.jump.jump is not None:
+        raise ValueError(f"its jump host {target.jump.name} has a jump host itself, and rsync can pass one only.")
+    return hop.alias, agent.write_config(hop, _hop(target.jump, agent.add(target.jump.private_key)))
 
 
 @contextmanager

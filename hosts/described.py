@@ -52,7 +52,9 @@ def _tools(facts: Facts) -> str:
 
 
 def _clock(facts: Facts) -> str:
-    return "" if facts.clock_synchronised is None else "synchronised" if facts.clock_synchronised else "not synchronised"
+    if facts.clock_synchronised is None:
+        return ""
+    return "synchronised" if facts.clock_synchronised else "not synchronised"
 
 
 ROWS: tuple[tuple[str, Callable[[Facts], str | None]], ...] = (

@@ -118,6 +118,14 @@ def _source(host: str, path: str, found: str) -> Check:
     )
 
 
-def tier(host: str, mode: str) -> Check:
+def failed(host: str, status: int | None, stderr: str) -> Check:
+    """The script itself did not run: nothing is known of the rest."""
+    said = (stderr.strip().splitlines() or ["it did not say why"])[-1]
+    return Check(
+        "script", False, f"exit code {status}", f"A small script cannot run on {host} ({said}): repair its shell"
+    )
+
+
+def tier(mode: str) -> Check:
     """What the user may do there: either tier can be backed up, so none is a fault."""
     return Check("sudo", True, TIERS.get(mode, mode))

@@ -39,7 +39,8 @@ class HerdRunForm(RunForm):
     """One kind of work on several hosts."""
 
     hosts = forms.ModelMultipleChoiceField(
-        Host.herd.all(), error_messages={"required": "Choose at least one host.", "invalid_choice": "That host is gone."}
+        Host.herd.all(),
+        error_messages={"required": "Choose at least one host.", "invalid_choice": "That host is gone."},
     )
 
 

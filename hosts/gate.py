@@ -51,6 +51,7 @@ class Gate:
             note_failure(host_id, str(error))
             raise HostRefused(str(error), failure_of(error.code)) from None
         except (SealBroken, NoWay) as error:
+            note_failure(host_id, str(error))
             raise HostRefused(str(error), Failure.REFUSED) from None
         Host.objects.filter(pk=host_id).update(last_seen=timezone.now(), last_error="", last_error_at=None)
         return shell

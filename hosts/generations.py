@@ -34,10 +34,10 @@ def reconcile(source: Source, root: BackupRoot, folder: Path) -> None:
     """Bring rows and disk together after a job that was killed; the caller holds the folder's lock.
 
     A generation that was renamed but not yet marked good becomes good: it was complete. Rows of unfinished ones go;
-    what they wrote is taken over by the next run.
+    what they wrote is taken over by the next run. Rows of another root are left for a run that has that disk at hand.
     """
     there = {found.sequence: found for found in list_generations(folder)}
-    for row in source.generations.filter(status=GenerationStatus.WRITING):
+    for row in source.generations.filter(status=GenerationStatus.WRITING, root=root):
         found = there.get(row.sequence)
         if found is not None and found.info is not None and found.path.name == row.folder:
             mark_good(row, found.info)
@@ -61,6 +61,11 @@ def begin(source: Source, root: BackupRoot, folder: Path, run: Run, *, fake_supe
         started_at=now,
         fake_super=fake_super,
     )
+
+
+def forget(row: Generation) -> None:
+    """Remove the row of a generation that was not published; a published one stays."""
+    Generation.objects.filter(pk=row.pk, status=GenerationStatus.WRITING).delete()
 
 
 def mark_good(row: Generation, info: GenerationInfo, **more: Any) -> bool:

@@ -117,12 +117,12 @@ def glances(**only: object) -> list[Glance]:
 
 
 def _glance(host: Host) -> Glance:
-    row = getattr(host, "facts", None)
+    row, known = getattr(host, "facts", None), vars(host)
     return Glance(
         host,
         Facts.from_json(row.data) if row else None,
         row.read_at if row else None,
-        host.proven_at,
-        tuple(host.active_jobs),
-        host.has_sources,
+        known["proven_at"],
+        tuple(known["active_jobs"]),
+        known["has_sources"],
     )

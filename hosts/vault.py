@@ -40,5 +40,5 @@ def unseal(sealed: str) -> str:
         return ""
     try:
         return _keys().decrypt(sealed.encode("ascii")).decode()
-    except InvalidToken:
+    except (InvalidToken, UnicodeError):
         raise SealBroken from None

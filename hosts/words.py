@@ -7,7 +7,7 @@ def size(number: int) -> str:
     """Bytes as people read them: "3.4 GB" (powers of 1000, as disks are sold)."""
     value = float(number)
     for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
+        if round(value, 1) < 1000:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"

@@ -19,6 +19,7 @@ from jobs.services import Asker, Refused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from django.forms import BaseForm
     from django.http import HttpRequest, HttpResponse
 
     from jobs.services import Requested
@@ -78,7 +79,14 @@ def refusal_words(refusal: Refused) -> str:
     """The sentence of a refusal, with a link to the job in the way."""
     if refusal.job is None:
         return str(refusal)
-    return format_html('{} <a href="{}">See job {}</a>', str(refusal), reverse("job", args=[refusal.job.pk]), refusal.job.pk)
+    return format_html(
+        '{} <a href="{}">See job {}</a>', str(refusal), reverse("job", args=[refusal.job.pk]), refusal.job.pk
+    )
+
+
+def first_error(form: BaseForm) -> str:
+    """The first thing that is wrong with a form."""
+    return str(next(iter(form.errors.values()))[0])
 
 
 def engine(request: HttpRequest) -> dict[str, Any]:

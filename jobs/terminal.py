@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING, cast
+import io
+from typing import TYPE_CHECKING, cast
 
 from django.utils import timezone
 from rich.console import Console
@@ -86,10 +87,9 @@ def state(job: Job) -> Text:
     return Text(job.state_words.lower(), STYLES[Status(job.status)])
 
 
-def console(out: OutputWrapper) -> Console:
-    """A rich console on a command's output; plain and as wide as needed where that is no terminal."""
-    width = None if out.isatty() else WIDE
-    return Console(file=cast("IO[str]", out), width=width, markup=False, highlight=False, emoji=False)
+def live_console(*, stderr: bool = False) -> Console:
+    """A rich console on the terminal itself: Django's wrapper ends every write with a line break."""
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
 
 
 def table(
@@ -107,8 +107,14 @@ def table(
         grid.add_column(head, justify=side, no_wrap=not last, overflow="fold" if last else "ellipsis")
     for row in rows:
         grid.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
-    paper = console(out)
-    with paper.capture() as captured:
-        paper.print(grid)
-    lines = [line.rstrip() for line in captured.get().splitlines()]
-    out.write("\n".join(lines if lines[0] else lines[1:]))
+    out.write(rendered(grid, terminal=out.isatty()))
+
+
+def rendered(grid: Table, *, terminal: bool) -> str:
+    """The table as text without blanks at the ends of lines; plain and as wide as needed where no terminal shows it."""
+    paper = Console(
+        file=io.StringIO(), force_terminal=terminal, width=None if terminal else WIDE, markup=False, highlight=False
+    )
+    paper.print(grid)
+    text = cast("io.StringIO", paper.file).getvalue()
+    return "\n".join(line.rstrip() for line in text.splitlines())

@@ -44,7 +44,7 @@ def make_job(kind: str = "work", host: Host | None = None, params: dict[str, Any
 def make_node(name: str = "w1@pi", **fields: Any) -> Me:
     """A live worker, and who it is."""
     me = Me(name, uuid.uuid4())
-    WorkerNode.objects.create(boot=me.boot, name=name, pid=1, **{"slots": 2, **fields})
+    WorkerNode.objects.create(boot=me.boot, name=name, **{"pid": 1, "slots": 2, **fields})
     return me
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.conf import settings
+from django.db import DatabaseError
 from django.utils import timezone
 
-from hosts import generations
+from hosts import generations, hooks
 from hosts.copying import Way, code_of, copy, own_folder, refuse_busy, require_idle, shown, way_to
 from hosts.family import HostFamily, host_of
+from hosts.meter import Meter
 from hosts.models import Host, Source
 from hosts.roots import mounted, require_space, root_of
 from hosts.rsync.command import Backup as Pull
@@ -26,19 +28,17 @@ from hosts.store.paths import StoreError, decode_name
 from hosts.words import count, size
 from jobs.models import Failure
 from jobs.patience import patiently
-from jobs.registry import JobFailed, Run, Summary, register
+from jobs.registry import JobFailed, NotYet, Run, StopWork, Summary, register
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from datetime import timedelta
     from pathlib import Path
 
     from hosts.models import BackupRoot, Generation
-    from hosts.rsync.output import FileLine, Progress
+    from hosts.rsync.output import FileLine
     from hosts.rsync.run import Finished
     from jobs.registry import Params
 
-HOOK_LIMIT = 1800  # seconds that a hook may take
 ADOPTED_HASH = 256 << 20  # bytes of files adopted from an interrupted run that are read again for their checksums
 SMALL = 10  # a source with fewer files may shrink as it likes, unless to nothing
 
@@ -114,8 +114,9 @@ class Backup(HostFamily):
         with own_folder(disk, host.name) as folder, way_to(host, run) as way:
             require_idle(run, way)
             place = Place(run, way, root, folder, bool(run.params.get("accept_shrink")))
-            with _hooks(run, host):
+            with hooks.around(run, host):
                 results = [_one(place, source, alone=not number) for number, source in enumerate(sources)]
+                _require_all(results)
         return _summary(host, results)
 
 
@@ -129,27 +130,6 @@ def wanted(host: Host, named: str) -> list[Source]:
     if not enabled:
         raise JobFailed(f"{host.name} has no sources: add one with `./herder edit_host {host.name} --source PATH`.")
     return [source for source in enabled if not names or source.path in names]
-
-
-@contextmanager
-def _hooks(run: Run, host: Host) -> Iterator[None]:
-    """The owner's commands around the copy; the one after it runs whatever happened, also when a stop was asked."""
-    try:
-        if host.before_hook:
-            run.step("hook before")
-            _hook(run, host.before_hook, "before")
-        yield
-    finally:
-        if host.after_hook:
-            with run.shielded():
-                _hook(run, host.after_hook, "after")
-
-
-def _hook(run: Run, command: str, when: str) -> None:
-    done = run.shell().script(command, timeout=HOOK_LIMIT, on_line=lambda stream, text: run.log(f"hook: {text}"))
-    if done.exit_status != 0:
-        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or ["it said nothing"]
-        raise JobFailed(f"The command {when} the backup failed with exit code {done.exit_status}: {last[0][:200]}")
 
 
 def _one(place: Place, source: Source, *, alone: bool) -> Copied:
@@ -176,22 +156,38 @@ def _copy(place: Place, source: Source, alone: bool) -> Copied:
     previous = patiently(lambda: generations.newest_good(source))
     fake = os.geteuid() != 0
     row = patiently(lambda: generations.begin(source, place.root, folder, run, fake_super=fake))
-    began = time.monotonic()
-    checksums: dict[bytes, str] = {}
-    pull = _command(place, source, partial, previous, fake)
-    done, verdict = copy(
-        run,
-        place.way,
-        pull,
-        destination=str(place.folder),
-        on_progress=lambda progress: _progress(run, source, progress),
-        on_file=lambda line: _remember(checksums, line),
-    )
+    try:
+        return _fill(place, row, partial, previous, alone)
+    except (JobFailed, NotYet, StopWork, StoreError, OSError):
+        if not row.path.exists():
+            with suppress(DatabaseError):  # the next run forgets it
+                generations.forget(row)
+        raise
+
+
+def _fill(place: Place, row: Generation, partial: Partial, previous: Generation | None, alone: bool) -> Copied:
+    """rsync into the partial, then the publication. A stop at the time limit says how far it came."""
+    source, began, checksums = row.source, time.monotonic(), dict[bytes, str]()
+    meter = Meter(place.run, f"{source.path}: ")
+    try:
+        done, verdict = copy(
+            place.run,
+            place.way,
+            _command(place, source, partial, previous, row.fake_super),
+            destination=str(place.folder),
+            on_progress=meter.hear,
+            on_file=lambda line: _remember(checksums, line),
+        )
+    except StopWork as stop:
+        if stop.reason == Failure.TIME_LIMIT:
+            came_to = meter.came_to(partial.tree, previous.bytes if previous else 0)
+            stop.add_note(f"Stopped at the limit, {came_to} ({source.path}); the next run goes on from there.")
+        raise
     if alone:
         refuse_busy(verdict)
     warnings = _judge(place, verdict, source)
-    info = _info(place, source, row, done, warnings, time.monotonic() - began, fake)
-    return _publish(place, row, partial, info, checksums, previous)
+    info = _info(place, row, done, warnings, time.monotonic() - began)
+    return _publish(place, row, partial, info, checksums, previous, done.stats.transferred_bytes)
 
 
 def _command(place: Place, source: Source, partial: Partial, previous: Generation | None, fake: bool) -> Pull:
@@ -204,15 +200,6 @@ def _command(place: Place, source: Source, partial: Partial, previous: Generatio
         link_dest=previous.path / TREE if previous else None,
         excludes=tuple(source.excludes),
     )
-
-
-def _progress(run: Run, source: Source, progress: Progress) -> None:
-    """Bytes of the source's total; the total is known once the listing has ended and grows until then."""
-    total = progress.bytes * 100 // progress.percent if progress.percent else None
-    speed = f"{progress.speed / 1e6:.1f} MB/s"
-    eta = f", {progress.eta // 60}:{progress.eta % 60:02d} left" if progress.eta is not None else ""
-    files = f", {progress.files_done} files" if progress.files_done is not None else ""
-    run.progress(progress.bytes, total, f"{source.path}: {speed}{files}{eta}")
 
 
 def _remember(checksums: dict[bytes, str], line: FileLine) -> None:
@@ -247,18 +234,10 @@ def _require_size(place: Place, source: Source, previous: Generation | None, fil
     raise JobFailed(text, Failure.QUESTION)
 
 
-def _info(
-    place: Place,
-    source: Source,
-    row: Generation,
-    done: Finished,
-    warnings: tuple[str, ...],
-    seconds: float,
-    fake: bool,
-) -> GenerationInfo:
+def _info(place: Place, row: Generation, done: Finished, warnings: tuple[str, ...], seconds: float) -> GenerationInfo:
     return GenerationInfo(
-        host=source.host.name,
-        source=source.path,
+        host=row.source.host.name,
+        source=row.source.path,
         sequence=row.sequence,
         started=row.started_at,
         finished=timezone.now(),
@@ -268,7 +247,7 @@ def _info(
         duration=round(seconds, 1),
         rsync_code=max(0, done.exit_code),
         warnings=warnings,
-        fake_super=fake,
+        fake_super=row.fake_super,
     )
 
 
@@ -279,6 +258,7 @@ def _publish(
     info: GenerationInfo,
     checksums: dict[bytes, str],
     previous: Generation | None,
+    moved: int,
 ) -> Copied:
     """The manifest, then a fenced write, then the rename: a worker that lost its claim publishes nothing."""
     hash_here = ADOPTED_HASH if partial.adopted else 0
@@ -287,22 +267,29 @@ def _publish(
     place.run.step("publish")
     publish(partial, row.path)
     numbers = {"files": sealed.files, "bytes": sealed.bytes, "changed": sealed.changed, "seconds": sealed.duration}
-    patiently(lambda: generations.mark_good(row, sealed))
+    patiently(lambda: generations.mark_good(row, sealed, changed_bytes=moved))
     sentence = f"{row.source.path}: generation {row.sequence}, {count(sealed.files, 'file')}, {size(sealed.bytes)}"
     return Copied(row.source, "", sentence, row.folder, {**numbers, "warnings": list(sealed.warnings)})
 
 
-def _summary(host: Host, results: list[Copied]) -> Summary:
-    """The evidence of the whole run. Raises JobFailed when a source failed; then the host's date does not move."""
-    result = {"sources": [copied.to_json() for copied in results]}
+def _require_all(results: list[Copied]) -> None:
+    """Raises JobFailed when a source failed, naming the first."""
     failed = [copied for copied in results if copied.code]
     if failed:
         share = f"{len(failed)} of {len(results)} sources failed. " if len(results) > 1 else ""
-        raise JobFailed(share + failed[0].sentence, failed[0].code, result)
+        raise JobFailed(share + failed[0].sentence, failed[0].code, _result(results))
+
+
+def _result(results: list[Copied]) -> dict[str, Any]:
+    return {"sources": [copied.to_json() for copied in results]}
+
+
+def _summary(host: Host, results: list[Copied]) -> Summary:
+    """The evidence of the whole run, after which the host's date moves."""
     patiently(lambda: Host.objects.filter(pk=host.pk).update(last_backup_at=timezone.now()))
     files, changed = (sum(copied.numbers[key] for copied in results) for key in ("files", "changed"))
     total = size(sum(copied.numbers["bytes"] for copied in results))
     notes = sum(bool(copied.numbers["warnings"]) for copied in results)
     told = f"; {notes} with warnings" if notes else ""
     sources = count(len(results), "source")
-    return Summary(f"{sources}, {count(files, 'file')}, {total}, {changed:,} changed{told}.", result)
+    return Summary(f"{sources}, {count(files, 'file')}, {total}, {changed:,} changed{told}.", _result(results))

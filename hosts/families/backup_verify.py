@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from django import forms
@@ -11,11 +13,12 @@ from django.utils import timezone
 
 from hosts.copying import own_folder
 from hosts.family import HostFamily, host_of
-from hosts.generations import newest_good
 from hosts.models import Generation, GenerationStatus
 from hosts.roots import mounted
-from hosts.store.verify import SampleReport, VerifyReport, restore_sample, verify
+from hosts.store.paths import StoreError
+from hosts.store.verify import restore_sample, verify
 from hosts.words import count, size
+from jobs.models import Failure
 from jobs.patience import patiently
 from jobs.registry import JobFailed, Run, Summary, register
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from hosts.models import Host, Source
+    from hosts.models import Host
 
 SHARE = 0.1
 MOST_BYTES = 20 << 30  # per source and run
@@ -57,39 +60,89 @@ class BackupVerify(HostFamily):
     def run(self, run: Run) -> Summary:
         """Raises JobFailed when anything read or restored was not as written."""
         host = host_of(run)
-        sources = patiently(lambda: list(host.sources.select_related("host")))
-        found = [(source, newest) for source in sources if (newest := newest_good(source))]
+        found = patiently(lambda: _newest(host))
         if not found:
             raise JobFailed(f"{host.name} has no good generation to verify: back it up first.")
         share = run.params.get("share") or SHARE
-        results = [_one(run, host, source, newest, share) for source, newest in found]
-        problems = [problem for _, _, problem in results if problem]
-        result = {"sources": [source.path for source, _ in found], "problems": problems}
+        proofs = [_one(run, host, newest, share) for newest in found]
+        problems = [proof.problem for proof in proofs if proof.problem]
+        result = {"sources": [newest.source.path for newest in found], "problems": problems}
         if problems:
             raise JobFailed(problems[0], result=result)
-        files, read = sum(files for files, _, _ in results), sum(read for _, read, _ in results)
+        files, read = sum(proof.files for proof in proofs), sum(proof.bytes for proof in proofs)
         return Summary(f"{count(files, 'file')} ({size(read)}) read or restored and compared: all as written.", result)
 
 
-def _one(run: Run, host: Host, source: Source, newest: Generation, share: float) -> tuple[int, int, str]:
-    """Files and bytes proven, and a sentence when something was wrong."""
-    run.step(f"verify {source.path}"[:100])
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was read of one generation. `problem` is a sentence, or ""; `cursor` is where the next run goes on."""
+
+    files: int = 0
+    bytes: int = 0
+    cursor: str = ""
+    problem: str = ""
+
+
+def _newest(host: Host) -> list[Generation]:
+    """The newest good generation of each source, also one whose folder is gone: that must come to light."""
+    good = Generation.objects.filter(source__host=host, status=GenerationStatus.GOOD)
+    rows = good.select_related("root", "source__host").order_by("source__path", "-sequence")
+    newest: dict[int, Generation] = {}
+    for row in rows:
+        newest.setdefault(row.source_id, row)
+    return list(newest.values())
+
+
+def _one(run: Run, host: Host, newest: Generation, share: float) -> Proof:
+    """Prove one generation and note the result on it. Raises JobFailed when the disk is away or full."""
+    path = newest.source.path
+    run.step(f"verify {path}"[:100])
     disk = mounted(newest.root)
-    with own_folder(disk, host.name) as folder, _scratch(folder, run) as scratch:
+    cursor = patiently(lambda: _cursor(newest))
+    with own_folder(disk, host.name) as folder:
+        try:
+            proof = _prove(run, newest, share, cursor, folder)
+        except (StoreError, OSError) as error:
+            if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+                raise JobFailed(f"There is no room for a sample at {folder}: free some.", Failure.NO_SPACE) from None
+            proof = Proof(cursor=cursor, problem=_words(newest, str(error)))
+    patiently(lambda: _note(newest, proof))
+    if proof.problem:
+        run.log(proof.problem)
+    return proof
+
+
+def _cursor(newest: Generation) -> str:
+    """Where the last verification of this source ended, so that new generations do not make it begin anew each time."""
+    earlier = newest.source.generations.exclude(verify_cursor="").order_by("-sequence")
+    return earlier.values_list("verify_cursor", flat=True).first() or ""
+
+
+def _prove(run: Run, newest: Generation, share: float, cursor: str, folder: Path) -> Proof:
+    """Raises StoreError, OSError."""
+    path = newest.source.path
+    if not newest.path.is_dir():
+        raise StoreError("its folder is not on the backup disk any more.")
+    with _scratch(folder, run) as scratch:
         report = verify(
             newest.path,
             share,
-            cursor=newest.verify_cursor,
+            cursor=cursor,
             max_bytes=MOST_BYTES,
             check=run.check_cancel,
-            on_progress=lambda files, done: run.progress(files, None, f"{source.path}: {size(done)} read"),
+            on_progress=lambda files, done: run.progress(files, None, f"{path}: {size(done)} read"),
         )
-        run.log(f"{source.path}: {report.sentence()}")
+        run.log(f"{path}: {report.sentence()}")
         sample = restore_sample(newest.path, scratch, SAMPLE, check=run.check_cancel)
-    problem = _problem(source, newest, report, sample)
-    patiently(lambda: _note(newest, report, sample, problem))
-    run.log(problem or f"{source.path}: {count(sample.files, 'file')} restored to scratch and compared.")
-    return report.checked + sample.files, report.bytes + sample.bytes, problem
+    run.log(f"{path}: {count(sample.files, 'file')} restored to scratch and compared.")
+    what = report.sentence() if not report.ok else " ".join(sample.problems[:1])
+    problem = _words(newest, what) if what else ""
+    return Proof(report.checked + sample.files, report.bytes + sample.bytes, report.cursor, problem)
+
+
+def _words(newest: Generation, what: str) -> str:
+    number, path = newest.sequence, newest.source.path
+    return f"Generation {number} of {path} is damaged: {what} Back it up again and look at the disk."
 
 
 @contextmanager
@@ -105,18 +158,9 @@ def _scratch(folder: Path, run: Run) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _problem(source: Source, newest: Generation, report: VerifyReport, sample: SampleReport) -> str:
-    """A sentence, or ""."""
-    if report.ok and not sample.problems:
-        return ""
-    what = report.sentence() if not report.ok else sample.problems[0]
-    return f"Generation {newest.sequence} of {source.path} is damaged: {what} Back it up again and look at the disk."
-
-
-def _note(newest: Generation, report: VerifyReport, sample: SampleReport, problem: str) -> None:
+def _note(newest: Generation, proof: Proof) -> None:
     """What host and generation show: last proven restorable, or the problem."""
-    fields: dict[str, object] = {"verify_cursor": report.cursor, "verify_problem": problem[:300]}
-    if not problem:
-        proven = {"verified_files": report.checked + sample.files, "verified_bytes": report.bytes + sample.bytes}
-        fields |= {"verified_at": timezone.now(), **proven}
+    fields: dict[str, object] = {"verify_cursor": proof.cursor, "verify_problem": proof.problem[:300]}
+    if not proof.problem:
+        fields |= {"verified_at": timezone.now(), "verified_files": proof.files, "verified_bytes": proof.bytes}
     Generation.objects.filter(pk=newest.pk).update(**fields)

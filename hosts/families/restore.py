@@ -10,16 +10,27 @@ from django import forms
 
 from hosts.copying import Way, code_of, copy, own_folder, refuse_busy, require_idle, shown, way_to
 from hosts.family import HostFamily, host_of
+from hosts.meter import Meter
 from hosts.models import Generation, GenerationStatus, Host, Source
 from hosts.roots import mounted
 from hosts.rsync.command import Options
 from hosts.rsync.command import Restore as Push
 from hosts.rsync.outcome import Kind, Verdict
 from hosts.rsync.process import log_text
-from hosts.store.layout import TREE
+from hosts.store.layout import MANIFEST, TREE
 from hosts.store.lock import COPY_LOCK
-from hosts.store.manifest import lookup
-from hosts.store.paths import StoreError, check_target, decode_name, encode_name, relative_parts
+from hosts.store.manifest import ManifestDamaged, lookup
+from hosts.store.paths import (
+    PathRefused,
+    StoreError,
+    check_target,
+    decode_name,
+    encode_name,
+    normalise,
+    relative_parts,
+    to_bytes,
+    to_text,
+)
 from hosts.words import count, size
 from jobs.models import Failure
 from jobs.patience import patiently
@@ -29,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hosts.rsync.output import FileLine, Progress
+    from hosts.rsync.output import FileLine
     from hosts.rsync.run import Finished
 
 LATEST = "latest"
@@ -48,6 +59,9 @@ class RestoreForm(forms.Form):
     )
     dry_run = forms.BooleanField(required=False, help_text="Only say what would be written.")
     delete = forms.BooleanField(required=False, help_text="Remove what the generation does not have.")
+    allow_system = forms.BooleanField(
+        required=False, help_text="Yes, write into folders that belong to the operating system."
+    )
 
     def clean_sequence(self) -> str:
         """A number or the word latest."""
@@ -56,22 +70,31 @@ class RestoreForm(forms.Form):
             raise forms.ValidationError("name a generation by its number, or write latest.")
         return value
 
-    def clean_to_path(self) -> str:
-        """A place that a restore may write to."""
-        value = self.cleaned_data["to_path"]
-        return _checked(lambda: encode_name(check_target(decode_name(value)))) if value else ""
-
     def clean_path(self) -> str:
         """A name inside the source."""
         value = self.cleaned_data["path"].strip("/")
         return _checked(lambda: encode_name(b"/".join(relative_parts(decode_name(value))))) if value else ""
 
     def clean(self) -> dict[str, object]:
-        """Deleting needs a whole folder."""
+        """A place that a restore may write to; deleting needs a whole folder."""
         cleaned = super().clean() or {}
         if cleaned.get("delete") and cleaned.get("path"):
             raise forms.ValidationError("Only a restore of a whole source may delete: leave the path empty.")
+        if {"source", "to_path", "path"} <= set(cleaned):
+            _checked(lambda: encode_name(target_of(cleaned)))
         return cleaned
+
+
+def target_of(params: dict[str, object]) -> bytes:
+    """The folder that is written to. Raises PathRefused where it, or the one path asked for, must not be written."""
+    folder = decode_name(str(params["to_path"] or params["source"]))
+    allowed = bool(params.get("allow_system"))
+    goal = normalise(folder)
+    if goal == "/" and params.get("delete"):
+        raise PathRefused("A restore that deletes must name a folder below /.")
+    name = decode_name(str(params["path"]))
+    check_target(goal.rstrip("/") + "/" + to_text(name), allow_system=allowed)
+    return to_bytes(goal)
 
 
 @dataclass(slots=True)
@@ -107,9 +130,8 @@ class Restore(HostFamily):
         disk = mounted(generation.root)
         tree = generation.path / TREE
         if not tree.is_dir():
-            raise JobFailed(
-                f"The generation {generation.sequence} is not on the backup disk any more: {generation.path}"
-            )
+            gone = f"Generation {generation.sequence} is not on the backup disk any more ({generation.path})"
+            raise JobFailed(f"{gone}: restore another one.", Failure.REFUSED)
         with own_folder(disk, generation.source.host.name) as folder, way_to(host, run) as way:
             require_idle(run, way)
             push = _command(run, way, generation, tree, folder)
@@ -120,7 +142,7 @@ class Restore(HostFamily):
                 way,
                 push,
                 destination=host.name,
-                on_progress=lambda progress: _progress(run, progress),
+                on_progress=Meter(run).hear,
                 on_file=written.add,
             )
         refuse_busy(verdict)
@@ -143,26 +165,26 @@ def chosen(host: Host, params: dict[str, object]) -> Generation:
 
 
 def _command(run: Run, way: Way, generation: Generation, tree: Path, folder: Path) -> Push:
-    """Raises JobFailed when the path is not in the generation."""
+    """Raises JobFailed when the path is not in the generation, PathRefused for a place that must not be written."""
     path = decode_name(str(run.params["path"]))
-    if path and lookup(generation.path / "manifest.jsonl.gz", path) is None:
-        shown_path = run.params["path"]
-        raise JobFailed(
-            f"Generation {generation.sequence} of {generation.source.path} has no {shown_path}.", Failure.REFUSED
-        )
-    goal = str(run.params["to_path"]) or generation.source.path
+    if path and not _holds(generation, path):
+        words = f"Generation {generation.sequence} of {generation.source.path} has no {run.params['path']}."
+        raise JobFailed(words, Failure.REFUSED)
     options = Options(
         fake_super=generation.fake_super or os.geteuid() != 0,
         delete=bool(run.params["delete"]),
         dry_run=bool(run.params["dry_run"]),
         bandwidth_kib=way.host.bandwidth_kib,
     )
-    return Push(way.remote, tree, decode_name(goal), folder / COPY_LOCK, options, (path,) if path else ())
+    return Push(way.remote, tree, target_of(run.params), folder / COPY_LOCK, options, (path,) if path else ())
 
 
-def _progress(run: Run, progress: Progress) -> None:
-    total = progress.bytes * 100 // progress.percent if progress.percent else None
-    run.progress(progress.bytes, total, f"{progress.speed / 1e6:.1f} MB/s")
+def _holds(generation: Generation, path: bytes) -> bool:
+    """Whether the generation has this name; a damaged manifest keeps nobody from a file that is there."""
+    try:
+        return lookup(generation.path / MANIFEST, path) is not None
+    except ManifestDamaged:
+        return os.path.lexists(bytes(generation.path / TREE) + b"/" + path)
 
 
 def _summary(

@@ -14,7 +14,8 @@ from hosts.models import BackupRoot, Generation, GenerationStatus, Host
 from hosts.retention_rule import Candidate, Plan, Policy, plan
 from hosts.roots import mounted
 from hosts.store.layout import trash
-from hosts.store.lock import FolderBusy, host_folder
+from hosts.store.lock import host_folder
+from hosts.store.paths import StoreError
 from hosts.store.trash import empty_trash
 from hosts.words import count
 from jobs.models import ACTIVE, Failure, Job
@@ -37,13 +38,18 @@ class Outcome:
     removed: list[str] = field(default_factory=list)
     kept: int = 0
     questions: list[str] = field(default_factory=list)
-    codes: set[str] = field(default_factory=set)
+    codes: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
+
+    def pass_over(self, why: str) -> None:
+        """Say once why something was not touched."""
+        if why not in self.passed_over:
+            self.passed_over.append(why)
 
     def to_json(self) -> dict[str, object]:
         """For the job's result."""
         lists = {"removed": self.removed, "questions": self.questions, "passed_over": self.passed_over}
-        return {**lists, "kept": self.kept, "codes": sorted(self.codes)}
+        return {**lists, "kept": self.kept, "codes": sorted({code for _, codes in self.codes for code in codes})}
 
 
 @register
@@ -59,11 +65,12 @@ class Retention(HostFamily):
     def run(self, run: Run) -> Summary:
         """Raises JobFailed (question) when a host's rule would remove too much or the clock cannot be trusted."""
         outcome = Outcome()
+        synchronised = clock_synchronised()
         hosts = patiently(lambda: chosen(str(run.params.get("host") or "")))
         for number, host in enumerate(hosts):
             run.check_cancel()
             run.progress(number, len(hosts), host.name)
-            _thin(run, host, outcome)
+            _thin(run, host, outcome, synchronised)
         if not run.params.get("dry_run"):
             _empty_bins(run)
         return _summary(run, outcome)
@@ -77,7 +84,7 @@ def chosen(name: str) -> list[Host]:
     return hosts
 
 
-def _thin(run: Run, host: Host, outcome: Outcome) -> None:
+def _thin(run: Run, host: Host, outcome: Outcome, synchronised: bool | None) -> None:
     rows = patiently(lambda: _rows(host))
     confirmed = {code.strip() for code in str(run.params.get("confirm") or "").split(",")}
     policy = Policy(host.keep_last, host.keep_daily, host.keep_weekly, host.keep_monthly)
@@ -85,14 +92,14 @@ def _thin(run: Run, host: Host, outcome: Outcome) -> None:
         [_candidate(row) for row in rows if row.status == GenerationStatus.GOOD],
         policy,
         now=timezone.now(),
-        clock_synchronised=clock_synchronised(),
+        clock_synchronised=synchronised,
         zone=timezone.get_default_timezone(),
         confirmed=confirmed,
     )
     outcome.kept += len(found.keep)
     if found.question:
         outcome.questions.append(f"{host.name}: {found.question}")
-        outcome.codes.update(found.doubts)
+        outcome.codes.append((host.name, found.doubts))
     going = [row for row in rows if row.pk in found.remove or row.status == GenerationStatus.DELETING]
     if going:
         _remove(run, host, going, outcome)
@@ -119,31 +126,34 @@ def _remove(run: Run, host: Host, going: list[Generation], outcome: Outcome) -> 
     if run.params.get("dry_run"):
         outcome.removed += [f"{row.source} {row.folder}" for row in going]
         return
-    if Job.objects.filter(host=host, lanes__name="backup", status__in=ACTIVE).exists():
-        outcome.passed_over.append(f"{host.name} has a backup, restore or verification under way.")
+    if patiently(lambda: Job.objects.filter(host=host, lanes__name="backup", status__in=ACTIVE).exists()):
+        outcome.pass_over(f"{host.name} has a backup, restore or verification under way.")
         return
     for row in going:
         run.check_cancel()
         try:
             with host_folder(mounted(row.root), host.name):
-                removed = _remove_one(row)
-        except (FolderBusy, JobFailed) as reason:
-            outcome.passed_over.append(f"{host.name}: {reason}")
-            return
+                removed = _remove_one(run, row)
+        except (StoreError, OSError, JobFailed) as reason:
+            outcome.pass_over(f"{host.name}: {reason}")
+            continue
         if removed:
             outcome.removed.append(f"{row.source} {row.folder}")
             run.log(f"Removed {row.source} {row.folder}.")
 
 
-def _remove_one(row: Generation) -> bool:
-    """Good → deleting, out of the way by one rename, removed, and the row last; False when the row had moved on."""
-    mine = Generation.objects.filter(pk=row.pk, kept_at__isnull=True)
+def _remove_one(run: Run, row: Generation) -> bool:
+    """Good → deleting, out of the way by one rename, removed, and the row last; False when the row had moved on.
+
+    A stop in mid removal leaves the row as deleting and the rest in the bin; the next run goes on with both.
+    """
+    mine = Generation.objects.filter(pk=row.pk)
     if row.status == GenerationStatus.GOOD:
-        marked = patiently(lambda: mine.filter(status=GenerationStatus.GOOD).update(status=GenerationStatus.DELETING))
-        if not marked:
+        free = mine.filter(status=GenerationStatus.GOOD, kept_at__isnull=True)
+        if not patiently(lambda: free.update(status=GenerationStatus.DELETING)):
             return False
     if row.path.exists():
-        trash(row.path)
+        trash(row.path, tick=run.check_cancel)
     patiently(lambda: mine.filter(status=GenerationStatus.DELETING).delete())
     return True
 
@@ -153,7 +163,7 @@ def _empty_bins(run: Run) -> None:
     for root in patiently(lambda: list(BackupRoot.objects.all())):
         try:
             left = empty_trash(mounted(root), run.check_cancel)
-        except JobFailed as away:
+        except (StoreError, OSError, JobFailed) as away:
             run.log(str(away))
             continue
         if left:
@@ -177,10 +187,9 @@ def _summary(run: Run, outcome: Outcome) -> Summary:
     for line in (*outcome.questions, *outcome.passed_over):
         run.log(line)
     if outcome.questions:
-        codes = ",".join(sorted(outcome.codes))
-        raise JobFailed(
-            f"{outcome.questions[0]} To go on, run retention with confirm={codes}.", Failure.QUESTION, result
-        )
+        name, codes = outcome.codes[0]
+        how = f"To go on, run retention with host={name} and confirm={','.join(codes)}."
+        raise JobFailed(f"{outcome.questions[0]} {how}", Failure.QUESTION, result)
     verb = "would go" if run.params.get("dry_run") else "removed"
     over = f", {count(len(outcome.passed_over), 'host')} passed over" if outcome.passed_over else ""
     return Summary(f"{count(len(outcome.removed), 'generation')} {verb}, {outcome.kept} kept{over}.", result)

@@ -28,12 +28,17 @@ class FolderBusy(StoreError):
 def _flocked(path: Path) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _take(descriptor, path)
         yield
-    except BlockingIOError:
-        raise FolderBusy(f"Another copy works in {path.parent.name}'s backup folder on this server.") from None
     finally:
         os.close(descriptor)
+
+
+def _take(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise FolderBusy(f"Another copy works in {path.parent.name}'s backup folder on this server.") from None
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from hosts.forms import KeepForm, RestoreForm
 from hosts.models import Generation, GenerationStatus
 from hosts.shelf import folder, keep, let_go
-from jobs.pages import asker, changes, may_run, page, to_job
+from jobs.pages import asker, changes, first_error, may_run, page, to_job
 from jobs.services import request_job
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def restore(request: HttpRequest, name: str, pk: int) -> HttpResponse:
     back = reverse("generation", args=[name, pk])
     form = RestoreForm(request.POST)
     if not form.is_valid():
-        messages.error(request, next(iter(form.errors.values()))[0])
+        messages.error(request, first_error(form))
         return redirect(back)
     goal, params = form.cleaned_data["host"].pk, form.params(found)
     return to_job(request, lambda: request_job("restore", goal, params, asker=asker(request)), back)
@@ -55,7 +55,7 @@ def keep_generation(request: HttpRequest, name: str, pk: int) -> HttpResponse:
     found = _find(name, pk)
     form = KeepForm(request.POST)
     if not form.is_valid():
-        messages.error(request, next(iter(form.errors.values()))[0])
+        messages.error(request, first_error(form))
     else:
         keep(found, form.cleaned_data["note"])
         messages.success(request, f"Generation {found.sequence} is kept for ever.")

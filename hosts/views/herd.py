@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from hosts.forms import HerdRunForm
 from hosts.glance import glances
-from jobs.pages import asker, changes, page, refusal_words
+from jobs.pages import asker, changes, first_error, page, refusal_words
 from jobs.services import Refused, request_job
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def run_on_herd(request: HttpRequest) -> HttpResponse:
     """One kind on the chosen hosts; each host has its own answer."""
     form = HerdRunForm(request.POST)
     if not form.is_valid():
-        messages.error(request, next(iter(form.errors.values()))[0])
+        messages.error(request, first_error(form))
         return redirect("hosts")
     for host in form.cleaned_data["hosts"]:
         answer(request, form.cleaned_data["kind"], host)

@@ -10,20 +10,20 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from hosts.enrol import pause, resume
 from hosts.described import described
+from hosts.enrol import pause, resume
 from hosts.forms import PauseForm, RunForm, host_kinds
 from hosts.glance import glances
 from hosts.models import Host
 from hosts.shelf import shelves
 from jobs.models import Job
-from jobs.pages import asker, changes, page, to_job
+from jobs.pages import asker, changes, first_error, page, to_job
 from jobs.services import request_job
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
-RECENT = 12  # jobs on the page
+RECENT = 8  # jobs on the page
 
 
 @require_safe
@@ -45,7 +45,7 @@ def run_on_host(request: HttpRequest, name: str) -> HttpResponse:
     form = RunForm(request.POST)
     back = reverse("host", args=[name])
     if not form.is_valid():
-        messages.error(request, form.errors["kind"][0])
+        messages.error(request, first_error(form))
         return redirect(back)
     return to_job(request, lambda: request_job(form.cleaned_data["kind"], found.pk, asker=asker(request)), back)
 
@@ -56,7 +56,7 @@ def pause_host(request: HttpRequest, name: str) -> HttpResponse:
     found = get_object_or_404(Host.herd, name=name)
     form = PauseForm(request.POST)
     if not form.is_valid():
-        messages.error(request, next(iter(form.errors.values()))[0])
+        messages.error(request, first_error(form))
         return redirect("host", name)
     pause(found, form.cleaned_data["reason"], form.until())
     messages.info(request, f"{name} is paused: nothing new starts on it.")

@@ -10,7 +10,7 @@ from jobs.management import show
 from jobs.management.door import BUSY, CODES, FAILED, PENDING, SUCCEEDED, DoorCommand, add_json, me, worst
 from jobs.models import Status
 from jobs.services import Refused, request_job
-from jobs.terminal import console
+from jobs.terminal import live_console
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -120,7 +120,7 @@ class RequestCommand(DoorCommand):
         if options["as_json"] or not options["follow"]:
             return QuietScreen(self.stderr.write)
         if self.stdout.isatty():
-            return LiveScreen(console(self.stdout), several=several)
+            return LiveScreen(live_console(), several=several)
         return PlainScreen(self.stdout.write, self.stderr.write, several=several)
 
 

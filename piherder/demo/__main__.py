@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from piherder import env
@@ -19,6 +20,7 @@ def main(arguments: list[str]) -> int:
     """
     options = place.parse(arguments, terminal=sys.stdout.isatty())
     os.umask(0o077)
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the walk can end in order
     folder = place.make_folder()
     try:
         home = place.installation(folder)
@@ -34,6 +36,7 @@ def main(arguments: list[str]) -> int:
         return 1
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CHANGES = {
     "CELERY_CONCURRENCY": str(place.SLOTS),
     "PIHERDER_DRAIN_GRACE_SEC": "0",  # Ctrl-C ends a copy that nobody needs at once

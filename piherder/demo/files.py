@@ -21,10 +21,9 @@ SPARSE_BYTES = 16 << 20
 BIG = b"film.mkv"
 OLD = 1_600_000_000_123_456_789  # ns since 1970, September 2020
 STEP = 97_000_000_000
-ACL = struct.pack("<I", 2) + b"".join(
-    struct.pack("<HHI", tag, rights, who)
-    for tag, rights, who in ((1, 6, 0xFFFFFFFF), (2, 4, 65534), (4, 4, 0xFFFFFFFF), (16, 4, 0xFFFFFFFF), (32, 0, 0xFFFFFFFF))
-)
+_NOBODY, _NO_ID = 65534, 0xFFFFFFFF
+_RULES = ((1, 6, _NO_ID), (2, 4, _NOBODY), (4, 4, _NO_ID), (16, 4, _NO_ID), (32, 0, _NO_ID))  # tag, rights, who
+ACL = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *rule) for rule in _RULES)
 """rw for the owner, r for the user 65534, r for the group (linux/posix_acl_xattr.h, version 2)."""
 
 
@@ -41,7 +40,7 @@ class Changes:
 
 
 def fill(folder: Path, seed: int, count: int) -> None:
-    """Make `count` ordinary files and the unusual ones in a new folder; the same seed makes the same. Raises OSError."""
+    """Make `count` ordinary files and the unusual ones; the same seed makes the same ones. Raises OSError."""
     chance = random.Random(seed)
     pool = chance.randbytes(1 << 16)
     top = os.fsencode(folder)

@@ -19,7 +19,7 @@ STOP_SECONDS = 60.0
 
 
 class House:
-    """Starts, supervises and ends the stack in one thread: the kernel ends the programs with the thread that began them."""
+    """Starts, supervises and ends the stack in one thread, because the kernel ends the programs with their thread."""
 
     def __init__(self, options: stack.Options, redis: PrivateRedis, say: Callable[[str], None]) -> None:
         self.options, self.redis = options, redis

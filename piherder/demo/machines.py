@@ -17,7 +17,7 @@ from piherder.demo.sshd import Sshd
 if TYPE_CHECKING:
     from pathlib import Path
 
-NAMES = ("pi-attic", "pi-garage", "pi-porch")
+NAMES = ("attic", "garage", "porch")
 FILES = 2000
 ADDRESS = "127.0.0.1"
 SCAN_SECONDS = 10.0
@@ -58,8 +58,18 @@ class Machine:
         """Take it into the herd with exactly the host key whose fingerprint its owner reads from its own disk."""
         shown = scan(ADDRESS, self.sshd.port, SCAN_SECONDS)
         pins = enrol.pick(shown, self.fingerprint())
-        place = {"address": ADDRESS, "port": self.sshd.port, "user": self.sshd.user}
-        enrol.add(self.name, self.key, pins, by="demo", sources=[str(self.files)], **place)
+        # Three hosts on one machine share its /etc, so each has a folder of its own for the lock.
+        enrol.add(
+            self.name,
+            self.key,
+            pins,
+            by="demo",
+            sources=[str(self.files)],
+            address=ADDRESS,
+            port=self.sshd.port,
+            user=self.sshd.user,
+            copy_lock=str(self.folder),
+        )
 
     def fingerprint(self) -> str:
         """As ssh-keygen reads it from the host's own key file."""

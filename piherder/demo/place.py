@@ -59,7 +59,7 @@ def parent_folder(wanted: str) -> str:
 def make_folder() -> Path:
     """A new private folder with a short path. Raises OSError."""
     parent = os.path.realpath(parent_folder(tempfile.gettempdir()))
-    return Path(tempfile.mkdtemp(prefix="piherder-demo-", dir=parent))
+    return Path(tempfile.mkdtemp(prefix="piherder_demo_", dir=parent))
 
 
 def installation(folder: Path) -> stack.Options:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.padding import Padding
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.spinner import Spinner
 from rich.table import Table
@@ -138,7 +139,7 @@ class LiveStage(PlainStage):
         """Move the job's bar; without a total it pulses."""
         bar = self._bars.get(job.pk)
         if bar is None:
-            bar = self._bars[job.pk] = self.progress.add_task(f"{job.where:<9}", total=None, amount="", label="")
+            bar = self._bars[job.pk] = self.progress.add_task(f"{job.where:<7}", total=None, amount="", label="")
         percent = 100 if job.status == Status.SUCCEEDED else job.percent
         total = None if percent is None and job.is_active else 100
         amount = "" if percent is None else f"{percent} %"
@@ -151,9 +152,7 @@ class LiveStage(PlainStage):
         head.add_column(ratio=1)
         head.add_column(justify="right")
         head.add_row(Text.assemble(("✓ ", "bold green"), (name, "bold")), Text(f"{seconds:.1f} s", "dim"))
-        body = Table.grid(padding=(0, 0, 0, 2))
-        body.add_row("", Text(proof, "dim"))
-        self.console.print(head, body)
+        self.console.print(head, Padding(Text(proof, "dim"), (0, 0, 0, 3)))
 
     def failed(self) -> None:
         """The cross, and what was heard last."""

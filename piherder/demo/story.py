@@ -15,10 +15,12 @@ from hosts.words import count, size
 from jobs.models import Lane, WorkerNode
 from piherder.demo import files, proof
 from piherder.demo.machines import require_pinned
+from piherder.demo.pages import sign_in
 from piherder.demo.place import SLOTS
 from piherder.demo.proof import Disproved
 from piherder.demo.work import spans
 from piherder.house.processes import is_alive, wait_until
+from piherder.house.run import ADMIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 BIG_BYTES = 24 << 20
 SLOW_KIB = 3072  # KiB/s: the big file then takes some eight seconds, so that the kill meets it
-MOVED = 3 << 20  # bytes of the big file that have arrived when the worker is killed
+MOVED = 8 << 20  # bytes of the big file that have arrived when the worker is killed
 TOLD_WITHIN = 30.0  # seconds until the row of a killed worker has failed
 
 
@@ -47,6 +49,7 @@ class Story:
     watch: Watch
     work: Work
     folder: Path
+    inviting: bool = False
     fake_super: bool = field(default_factory=lambda: os.geteuid() != 0)
     good: dict[str, Snapshot] = field(default_factory=dict)
 
@@ -72,17 +75,19 @@ def start(story: Story) -> str:
     alive = WorkerNode.objects.filter(dead_at__isnull=True, slots=SLOTS)
     if not wait_until(alive.exists, TOLD_WITHIN):
         raise Disproved(f"no worker with {SLOTS} slots reported itself")
-    add_root(story.house.options.data / "backups", default=True) if (
-        story.house.options.data / "backups"
-    ).is_dir() else _first_root(story)
-    story.watch.start()
-    return f"{', '.join(sorted(story.house.supervisor.children))}; {alive.get().name} has {SLOTS} slots"
-
-
-def _first_root(story: Story) -> None:
     root = story.house.options.data / "backups"
     root.mkdir(mode=0o700)
     add_root(root, default=True)
+    story.watch.start()
+    if story.inviting:
+        invite(story)
+    return f"{', '.join(story.house.supervisor.children)}; {alive.get().name} has {SLOTS} slots"
+
+
+def invite(story: Story) -> None:
+    """Where to watch along."""
+    house = story.house
+    story.work.stage.say(f"Watch along at {house.address} (user {ADMIN}, password {house.password})", "cyan")
 
 
 def register(story: Story) -> str:
@@ -248,6 +253,14 @@ def one_rsync(story: Story) -> str:
     return f"at most {max(story.watch.peaks.values())} per host in {story.watch.looks:,} looks ({busy:,} met one)"
 
 
+def pages(story: Story) -> str:
+    """The printed password opens the pages, and they show the work that was done."""
+    page = sign_in(story.house.address, ADMIN, story.house.password)
+    if missing := [machine.name for machine in story.machines if machine.name not in page]:
+        raise Disproved(f"the jobs page shows no job of {missing[0]}")
+    return "signed in with the printed password; the jobs page shows the jobs of all hosts"
+
+
 STEPS: tuple[Step, ...] = (
     ("Start three hosts and the herder", start),
     ("Register the hosts with pinned keys", register),
@@ -259,6 +272,7 @@ STEPS: tuple[Step, ...] = (
     ("Restore one file", restore),
     ("Verify a sample of the backups", verify),
     ("Never two rsyncs on a host", one_rsync),
+    ("Look at the pages", pages),
 )
 
 

@@ -6,11 +6,11 @@ Started by `piherder.demo.__main__`: FOLDER PORT [stay] [keep].
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from piherder.demo.story import Step, Story
 
 INTERRUPTED = 130
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Row = tuple[str, str, float]
 
 
@@ -54,19 +55,21 @@ def interrupted(_number: int, _frame: FrameType | None) -> None:
 
 def on_signals(action: signal.Handlers | object) -> None:
     """What the three signals do from now on."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, action)  # type: ignore[arg-type]  # any handler
 
 
 def tell_end(story: Story, stage: PlainStage, rows: list[Row]) -> None:
     """The table, and where the generations are."""
+    from hosts.words import count, size
     from piherder.demo.story import generations
 
     stage.table(rows)
-    stage.say("")
-    stage.say("Generations", "bold")
     for name, found in generations(story):
-        stage.say(f"  {name}: {len(found)}, newest {found[-1].path}")
+        stage.say("")
+        stage.say(f"Generations of {name} in {found[-1].path.parent}", "bold")
+        for one in found:
+            stage.say(f"  {one.folder}  {count(one.files, 'file')}, {size(one.bytes)}, {one.changed_files:,} changed")
 
 
 def welcome(story: Story, stage: PlainStage) -> None:
@@ -107,7 +110,7 @@ def perform(story: Story, stage: PlainStage, stay: bool) -> int:
 
 
 def clean_up(story: Story, stage: PlainStage, keep: bool) -> int:
-    """End everything by its process id and remove the folder; 1 when something had to be killed."""
+    """End everything by its process id and remove the folder; returns how many processes had to be killed."""
     from piherder.demo import place
 
     on_signals(story.house.supervisor.stop_soon)  # a second Ctrl-C hurries the end, and breaks nothing off
@@ -118,16 +121,15 @@ def clean_up(story: Story, stage: PlainStage, keep: bool) -> int:
     for machine in story.machines:
         machine.sshd.stop()
     stubborn = place.end_left(story.folder)
-    if keep:
-        stage.say(f"The folder is kept: {story.folder}")
-    else:
+    if not keep:
         place.remove(story.folder)
-    ended = "All processes ended" if not stubborn else f"{len(stubborn)} processes had to be killed"
-    stage.say(f"{ended}{'' if keep else ', the folder is gone'}.", "dim")
-    return 1 if stubborn else 0
+    where = f"the folder is kept: {story.folder}" if keep else "the folder is gone"
+    if not stubborn:
+        stage.say(f"Every process has ended, {where}.", "dim")
+    return len(stubborn)
 
 
-def build(folder: Path, port: int, stage: PlainStage) -> Story:
+def build(folder: Path, port: int, stage: PlainStage, *, inviting: bool) -> Story:
     """Everything that takes part; nothing is started yet."""
     from piherder.demo.house import House
     from piherder.demo.machines import NAMES, Machine
@@ -142,32 +144,42 @@ def build(folder: Path, port: int, stage: PlainStage) -> Story:
     house = House(stack.Options(data, port=port), PrivateRedis(data / "redis"), stage.note)
     machines = [Machine(name, folder / name, seed) for seed, name in enumerate(NAMES, 1)]
     watch = Watch({machine.name: machine.sshd.runs for machine in machines})
-    return Story(house, machines, watch, Work(stage), folder)
+    return Story(house, machines, watch, Work(stage), folder, inviting)
 
 
 def main(arguments: list[str]) -> int:
     """Exit code: 0 when every step was proven, 1 when one was not, 130 when stopped before the end."""
+    folder, keep = Path(arguments[0]), "keep" in arguments[2:]
+    os.umask(0o077)
+    on_signals(interrupted)
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # blocked by who made the folder, so that none is left
+        django.setup()
+        return live(folder, int(arguments[1]), stay="stay" in arguments[2:], keep=keep)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        if folder.exists() and not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def live(folder: Path, port: int, *, stay: bool, keep: bool) -> int:
+    """Everything between an empty folder and no folder. Raises KeyboardInterrupt after the clean end."""
     from piherder.demo.stage import stage as fitting
     from piherder.house.folder import only_one
 
-    folder, port, switches = Path(arguments[0]), int(arguments[1]), set(arguments[2:])
-    os.umask(0o077)
-    on_signals(interrupted)
     stage = fitting()
-    story = build(folder, port, stage)
-    code = INTERRUPTED
-    with ExitStack() as held:
-        held.enter_context(only_one(story.house.options.data))
+    story = build(folder, port, stage, inviting=stay)
+    with only_one(story.house.options.data):
         try:
             story.house.start()
-            code = perform(story, stage, "stay" in switches)
-        except KeyboardInterrupt:
-            code = INTERRUPTED
+            code = perform(story, stage, stay)
         finally:
-            code = code or clean_up(story, stage, "keep" in switches)
-    return code
+            stubborn = clean_up(story, stage, keep)
+    if stubborn:
+        print(f"demo: the step “clean end” failed: {stubborn} processes had to be killed", file=sys.stderr)
+    return code or int(bool(stubborn))
 
 
 if __name__ == "__main__":
-    django.setup()
     sys.exit(main(sys.argv[1:]))

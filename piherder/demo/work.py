@@ -70,4 +70,5 @@ class Work:
 
 def spans(jobs: Iterable[Job]) -> list[tuple[float, float]]:
     """When jobs ran, in seconds since 1970."""
-    return [(job.started_at.timestamp(), job.finished_at.timestamp()) for job in jobs if job.started_at and job.finished_at]
+    both = [(job.started_at, job.finished_at) for job in jobs]
+    return [(start.timestamp(), end.timestamp()) for start, end in both if start and end]

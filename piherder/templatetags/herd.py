@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from django.utils.safestring import SafeString
 
 register = template.Library()
+BAR = (
+    '<svg class="bar {}" viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label="{}">'
+    '<rect class="fill" width="{}" height="4"/></svg>'
+)
 ICONS = {Status.SUCCEEDED: "ok", Status.FAILED: "bad", Status.CANCELLED: "off", Status.RUNNING: "run"}
 
 
@@ -75,8 +79,7 @@ def icon(name: str) -> SafeString:
 @register.simple_tag
 def bar(percent: int | None, label: str, level: str = "run") -> SafeString:
     """A bar that needs no style attribute; without a percentage it is empty."""
-    shape = '<svg class="bar {}" viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label="{}"><rect class="fill" width="{}" height="4"/></svg>'
-    return format_html(shape, level if percent is not None else "unknown", label, percent or 0)
+    return format_html(BAR, level if percent is not None else "unknown", label, percent or 0)
 
 
 @register.filter
@@ -102,9 +105,15 @@ def doing(job: Job) -> str:
     if job.status == Status.RUNNING:
         return ": ".join(filter(None, (job.step, amount(job))))
     if job.status == Status.PENDING:
-        probe = f"next probe {ago(job.next_probe_at)}" if job.next_probe_at else ""
-        return "; ".join(filter(None, (job.waiting_why.rstrip("."), probe)))
+        return "; ".join(filter(None, (job.waiting_why.rstrip("."), probe_words(job.next_probe_at))))
     return job.evidence
+
+
+def probe_words(when: datetime | None) -> str:
+    """When a waiting job is looked at next."""
+    if when is None:
+        return ""
+    return f"next probe {ago(when)}" if when > timezone.now() else "next probe now"
 
 
 @register.filter

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -22,6 +21,7 @@ from jobs.models import ACTIVE, Door, Job, JobEvent, Lane, Status, WorkerNode
 from jobs.services import Asker
 from piherder import env
 from piherder.celery import app
+from piherder.house import stack
 from piherder.house.folder import CLONE
 from piherder.house.servers import PrivateRedis
 from tests.faults.database import connected, migrate
@@ -31,11 +31,12 @@ from tests.faults.tempo import SHORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pytest_django.plugin import DjangoDbBlocker
 
-BIN = Path(sys.executable).parent
-CELERY = ("celery", "-A", "piherder")
+CELERY = (stack.program("celery"), "-A", "piherder")
+WORKER = (*CELERY, "worker", "-l", "INFO", "--without-mingle", "--concurrency")
 ASKER = Asker(Door.COMMAND, name="tests")
 COUNTING = ("sleep", "copy", "other_copy")
 GENEROUS = (
@@ -72,12 +73,12 @@ class Herd:
 
     def worker(self, name: str = "alpha", slots: int = 2, **changes: str) -> Process:
         """A running worker of that name that is ready for work; started when it does not run."""
-        argv = [*CELERY, "worker", "-l", "INFO", "--concurrency", str(slots), "-n", f"{name}@faults"]
+        argv = [*WORKER, str(slots), "-n", f"{name}@faults"]
         return self._ensure(name, argv, changes, lambda p: " ready." in p.output and self.beats(p) > 0)
 
     def starting(self, name: str = "alpha", label: str = "second", **changes: str) -> Process:
         """A worker that was just started under `name`, whether one of that name runs or not."""
-        argv = [*CELERY, "worker", "-l", "INFO", "--concurrency", "1", "-n", f"{name}@faults"]
+        argv = [*WORKER, "1", "-n", f"{name}@faults"]
         return self._spawn(label, argv, changes)
 
     def beat(self, name: str = "beat", **changes: str) -> Process:
@@ -87,12 +88,12 @@ class Herd:
 
     def web(self, port: int) -> Process:
         """A running web process on loopback."""
-        argv = ["gunicorn", "piherder.wsgi:application", "--bind", f"127.0.0.1:{port}", "--no-control-socket"]
+        argv = list(stack.web_command(stack.Options(self.folder, port=port)))
         return self._ensure("web", argv, {}, lambda p: "Booting worker" in p.output)
 
     def _spawn(self, name: str, argv: list[str], changes: dict[str, str]) -> Process:
         old = self.processes.get(name)
-        process = Process(name, [str(BIN / argv[0]), *argv[1:]], {**self.env, **changes}, self.folder)
+        process = Process(name, argv, {**self.env, **changes}, self.folder)
         process.starts = old.starts if old else 0
         self.processes[name] = process
         process.start()

@@ -16,10 +16,11 @@ SHORT: dict[str, str] = {
 
 def shorten() -> None:
     """Set the constants that no variable sets. Seconds, and time between two hints of one job."""
-    from jobs import beat, beside, waits
+    from jobs import beat, beside, monitor, waits
 
     changes: list[tuple[Any, str, Any]] = [
-        (waits, "HINT_AGE", timedelta(seconds=3)),
+        (waits, "HINT_AGE", timedelta(seconds=2)),
+        (monitor, "PERIOD", 1.0),
         (beside, "PATIENCE", 3.0),
         (beat, "RENEW", 1.0),
         (beat, "VALID", 3.0),

@@ -29,9 +29,9 @@ def waits(herd: Herd, job: Job, on: WaitingOn) -> None:
     herd.until(lambda: Job.objects.filter(pk=job.pk, waiting_on=on, attempt=None).exists(), f"waits on {on}")
 
 
-def test_queued(herd: Herd, work: Matter) -> None:
+def test_queued(herd: Herd) -> None:
     herd.only()
-    job = work.ask(herd)
+    job = COPY.ask(herd)
     assert herd.cancel(job) == f"Job {job.pk} is cancelled; it had not started."
     assert_cancelled(herd, job)
     herd.worker()
@@ -61,9 +61,9 @@ def test_running(herd: Herd, work: Matter) -> None:
     assert herd.attempts(job) == steps
 
 
-def test_running_and_stubborn_is_killed_with_its_process(herd: Herd, work: Matter) -> None:
+def test_running_and_stubborn_is_killed_with_its_process(herd: Herd) -> None:
     worker = herd.worker()
-    job = work.working(herd, stubborn=True)
+    job = COPY.working(herd, stubborn=True)
     pool = set(worker.children)
     herd.cancel(job)
     assert herd.ended(job).status in (Status.CANCELLED, Status.FAILED)
@@ -71,9 +71,9 @@ def test_running_and_stubborn_is_killed_with_its_process(herd: Herd, work: Matte
 
 
 @pytest.mark.parametrize("name", ["beta", "alpha"])
-def test_of_a_dead_node(herd: Herd, work: Matter, name: str) -> None:
+def test_of_a_dead_node(herd: Herd, name: str) -> None:
     worker = herd.worker()
-    job = work.working(herd)
+    job = COPY.working(herd)
     worker.freeze()
     herd.cancel(job)
     worker.kill()
@@ -101,9 +101,9 @@ def test_waiting_on_lock(herd: Herd) -> None:
     assert_cancelled(herd, holder)
 
 
-def test_finished_is_refused_in_words(herd: Herd, work: Matter) -> None:
+def test_finished_is_refused_in_words(herd: Herd) -> None:
     herd.worker()
-    job = herd.ended(work.ask(herd))
+    job = herd.ended(COPY.ask(herd))
     with pytest.raises(Refused, match=rf"Job {job.pk} is over \(succeeded\); there is nothing to cancel"):
         herd.cancel(job)
     assert herd.state(job) == Status.SUCCEEDED

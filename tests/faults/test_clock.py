@@ -12,15 +12,14 @@ from tests.faults.matter import COPY
 
 if TYPE_CHECKING:
     from tests.faults.herd import Herd
-    from tests.faults.matter import Matter
 
 pytestmark = [pytest.mark.fault, pytest.mark.parametrize("hours", [3, -3])]
 
 
-def test_nobody_is_taken_for_dead(herd: Herd, work: Matter, hours: int) -> None:
+def test_nobody_is_taken_for_dead(herd: Herd, hours: int) -> None:
     worker, other = herd.worker(), herd.worker("beta")
     beat = herd.beat()
-    job = work.working(herd, seconds=8)
+    job = COPY.working(herd, seconds=6)
     herd.shift_clock(hours)
     assert herd.ended(job).status == Status.SUCCEEDED
     assert len(herd.attempts(job)) == 1

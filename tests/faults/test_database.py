@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from pytest_django.plugin import DjangoDbBlocker
 
-    from tests.faults.matter import Matter
-
 pytestmark = pytest.mark.fault
 ON_POSTGRESQL = pytest.mark.skipif(
     not env.text("DATABASE_URL").startswith("postgres"), reason="SQLite has no server that could restart"
@@ -89,7 +87,7 @@ def assert_ran_once(herd: Herd, *jobs: Job) -> None:
 
 
 @ON_POSTGRESQL
-@pytest.mark.parametrize("point", ["finish:begin", "finish:inside", "claim", "pick-up", "lock"])
+@pytest.mark.parametrize("point", ["finish:begin", "finish:inside", "claim", "lock"])
 def test_restarted_at_the_moment(own_herd: Herd, own_server: PrivatePostgres, point: str) -> None:
     own_herd.order(point, "halt")
     job = COPY.ask(own_herd)
@@ -100,8 +98,8 @@ def test_restarted_at_the_moment(own_herd: Herd, own_server: PrivatePostgres, po
 
 
 @ON_POSTGRESQL
-def test_restarted_in_mid_job(own_herd: Herd, own_server: PrivatePostgres, work: Matter) -> None:
-    job = work.working(own_herd, seconds=4)
+def test_restarted_in_mid_job(own_herd: Herd, own_server: PrivatePostgres) -> None:
+    job = COPY.working(own_herd, seconds=4)
     own_server.restart()
     assert_ran_once(own_herd, job)
 

@@ -60,8 +60,8 @@ def test_before_the_end_is_committed_it_fails(herd: Herd, point: str, victim: st
 
 
 @VICTIMS
-def test_after_the_end_is_committed_it_stays_succeeded(herd: Herd, work: Matter, victim: str) -> None:
-    job = strike(herd, work, "finish:done", victim)
+def test_after_the_end_is_committed_it_stays_succeeded(herd: Herd, victim: str) -> None:
+    job = strike(herd, COPY, "finish:done", victim)
     assert job.status == Status.SUCCEEDED
     assert len(herd.attempts(job)) == 1
 

@@ -12,6 +12,7 @@ import pytest
 
 from jobs.models import Failure, Job, Status, WorkerNode
 from piherder.house.ports import free_port
+from tests.faults.matter import COPY
 
 if TYPE_CHECKING:
     from tests.faults.herd import Herd
@@ -55,9 +56,9 @@ def test_pool_child(herd: Herd, work: Matter) -> None:
     assert worker.running
 
 
-def test_worker_that_is_restarted(herd: Herd, work: Matter) -> None:
+def test_worker_that_is_restarted(herd: Herd) -> None:
     worker = herd.worker()
-    job = work.working(herd)
+    job = COPY.working(herd)
     worker.kill()
     herd.worker()
     assert_lost(herd, job)
@@ -72,10 +73,10 @@ def test_worker_that_stays_away_beside_another(herd: Herd, work: Matter) -> None
     assert other.running
 
 
-def test_worker_that_stays_away_with_only_beat_left(herd: Herd, work: Matter) -> None:
+def test_worker_that_stays_away_with_only_beat_left(herd: Herd) -> None:
     herd.beat()
     worker = herd.worker()
-    job = work.working(herd)
+    job = COPY.working(herd)
     worker.kill()
     assert_lost(herd, job)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.models import Failure, Job, Status
+from tests.faults.matter import COPY
 
 if TYPE_CHECKING:
     from tests.faults.herd import Herd
@@ -23,10 +24,10 @@ def assert_stopped(job: Job) -> None:
     assert (job.status, job.failure, job.error) == (Status.FAILED, Failure.WORKER_STOPPED, STOPPED)
 
 
-def test_a_warm_stop_lets_a_job_end_within_the_grace(herd: Herd, work: Matter) -> None:
+def test_a_warm_stop_lets_a_job_end_within_the_grace(herd: Herd) -> None:
     worker = herd.worker("gamma", PIHERDER_DRAIN_GRACE_SEC="30")
     herd.only(worker)
-    job = work.working(herd, seconds=2)
+    job = COPY.working(herd, seconds=2)
     assert worker.stop() == 0
     assert herd.ended(job).status == Status.SUCCEEDED
 
@@ -49,9 +50,9 @@ def test_a_stopping_worker_starts_nothing_new(herd: Herd) -> None:
     assert herd.ended(queued).status == Status.SUCCEEDED
 
 
-def test_a_cold_stop_ends_jobs_at_once(herd: Herd, work: Matter) -> None:
+def test_a_cold_stop_ends_jobs_at_once(herd: Herd) -> None:
     worker = herd.worker()
-    job = work.working(herd)
+    job = COPY.working(herd)
     worker.send(signal.SIGQUIT)
     worker.wait()
     assert_stopped(herd.ended(job))
@@ -95,9 +96,9 @@ def test_a_buried_worker_comes_back_with_its_supervisor(herd: Herd) -> None:
     herd.until(lambda: worker.starts > 1 and herd.beats(worker) > 0, "a fresh boot beats")
 
 
-def test_a_second_worker_of_one_name_refuses_to_start(herd: Herd, work: Matter) -> None:
+def test_a_second_worker_of_one_name_refuses_to_start(herd: Herd) -> None:
     herd.worker()
-    job = work.working(herd, seconds=5)
+    job = COPY.working(herd, seconds=5)
     second = herd.starting("alpha")
     assert second.wait() == EXIT_DUPLICATE
     assert "A worker named alpha@faults is already running: start this one with another name" in second.output

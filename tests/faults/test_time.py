@@ -30,7 +30,7 @@ NODE_SEC, CHILD_SEC = 30.0, 5.0
 
 
 @pytest.fixture
-def real_herd(tmp_path: object, tmp_path_factory: pytest.TempPathFactory, worker_name: str,
+def real_herd(tmp_path_factory: pytest.TempPathFactory, worker_name: str,
               django_db_blocker: DjangoDbBlocker) -> Iterator[Herd]:  # fmt: skip
     """A herd with the times of production."""
     families.install()
@@ -52,11 +52,10 @@ def lost_after(herd: Herd, job: Job, fault: Callable[[], None]) -> float:
 
 
 def test_the_promised_times(real_herd: Herd, record_property: Callable[[str, object], None]) -> None:
-    worker, other = real_herd.worker(), real_herd.worker("beta")
-    other.freeze()  # so that the first one gets the jobs
+    worker = real_herd.worker()
     in_child, in_node = SLEEP.working(real_herd), SLEEP.working(real_herd)
     pid = carrier(real_herd, in_child)
-    other.thaw()
+    real_herd.worker("beta")
     child = lost_after(real_herd, in_child, lambda: os.kill(pid, signal.SIGKILL))
     node = lost_after(real_herd, in_node, worker.kill)
     record_property("seconds", {"child": round(child, 1), "node": round(node, 1)})

@@ -10,7 +10,7 @@ from rich.text import Text
 from jobs.follow import title, waiting_words
 from jobs.management.door import FAILED, SUCCEEDED, DoorCommand, add_json
 from jobs.management.show import as_json as job_json
-from jobs.terminal import ago, console, size, table
+from jobs.terminal import ago, live_console, size, table
 from piherder.management.state import State, look
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Command(DoorCommand):
         if options["as_json"] or not self.stderr.isatty():
             state = look()
         else:
-            with console(self.stderr).status("Watching heartbeats …"):
+            with live_console(stderr=True).status("Watching heartbeats …"):
                 state = look()
         if options["as_json"]:
             self.emit(as_json(state))
@@ -91,7 +91,7 @@ def database(state: State) -> Cell:
 def redis(state: State) -> Cell:
     """Reachable or not, and the eviction policy."""
     policy = state.redis.get("policy")
-    return mark(state.redis["reachable"], "reachable", "away") + Text(f"  {policy}" if policy else "")
+    return Text() + mark(state.redis["reachable"], "reachable", "away") + Text(f"  {policy}" if policy else "")
 
 
 def workers(state: State) -> list[Cell]:

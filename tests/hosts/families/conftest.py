@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.db import connections
+from django.utils import timezone
 
 from hosts.families import retention
 from hosts.models import BackupRoot, Credential, Generation, GenerationStatus, Host, HostKey, Source
-from hosts.store.layout import source_folder_name
+from hosts.store.layout import GenerationInfo, next_sequence, publish, seal, source_folder_name, take_over
 from hosts.store.root import create_marker
-from hosts.vault import seal
-from jobs import hints, node, runner
+from hosts.vault import seal as seal_secret
+from jobs import hints, logs, node, runner
 from jobs.models import Door, Job, WorkerNode
-from jobs.services import Asker, request_job
+from jobs.services import Asker, request_cancel, request_job
 from piherder.demo.sshd import Sshd, SshdOptions
+from tests.hosts.rsync.conftest import programs_naming, wait_until
 
 ASKER = Asker(Door.COMMAND, name="test")
 
@@ -66,6 +71,76 @@ class Pi:
         """Change the host's row."""
         Host.objects.filter(pk=self.host.pk).update(**fields)
 
+    def keep(self, **fields: Any) -> Generation:
+        """A good generation of the data as they are now, made without the host."""
+        return shelve(self.source, self.root, self.data, **fields)
+
+    @property
+    def folder(self) -> Path:
+        """Where the source's generations lie."""
+        return Path(self.root.path) / self.host.name / self.source.folder
+
+    def partials(self) -> list[Path]:
+        """What unfinished runs left."""
+        return list(self.folder.glob(".partial-*"))
+
+    def is_copying(self) -> bool:
+        """Whether rsync is in the middle of the big file."""
+        return any(part.stat().st_size for part in self.folder.glob(".partial-*/tree/.big.*"))
+
+    def slow(self, kib: int = 500, megabytes: int = 8) -> None:
+        """Something to copy that takes long."""
+        (self.data / "big").write_bytes(os.urandom(megabytes << 20))
+        self.edit(bandwidth_kib=kib)
+
+    def is_quiet(self) -> bool:
+        """Whether nothing of a job is left on the host or here."""
+        return wait_until(lambda: len(self.sshd.processes()) == 1, 10) and not programs_naming(self.folder)
+
+
+def shelve(source: Source, root: BackupRoot, data: Path, **fields: Any) -> Generation:
+    """A good generation that holds a copy of `data`, as a backup leaves it."""
+    folder = Path(root.path) / source.host.name / source.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    sequence, now = next_sequence(folder), fields.get("started_at") or timezone.now()
+    partial = take_over(folder, "shelve")
+    subprocess.run(["cp", "-a", "--sparse=always", f"{data}/.", partial.tree], check=True)
+    blank = GenerationInfo(source.host.name, source.path, sequence, now, now, settings.PIHERDER_INSTALL_ID, "0")
+    info, _ = seal(partial, blank, {}, None, hash_here_bytes=1 << 30)
+    publish(partial, folder / info.folder_name)
+    values = {"sequence": sequence, "folder": info.folder_name, "started_at": now, "finished_at": now}
+    more = {"files": info.files, "bytes": info.bytes, "status": GenerationStatus.GOOD}
+    return Generation.objects.create(source=source, root=root, **{**values, **more, **fields})
+
+
+@contextmanager
+def meanwhile(ready: Callable[[], bool], action: Callable[[], object]) -> Iterator[None]:
+    """Call `action` from another thread as soon as `ready` says so, while the block runs."""
+    did: list[object] = []
+
+    def watch() -> None:
+        try:
+            if wait_until(ready, 30):
+                did.append(action())
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    yield
+    thread.join(60)
+    assert did, "the moment never came, or what was done then failed"
+
+
+def cancel(job: Job) -> str:
+    """What a person's Cancel does."""
+    return request_cancel(job, asker=ASKER)
+
+
+def said(job: Job) -> str:
+    """The whole log of a job."""
+    return "\n".join(logs.read(job.pk))
+
 
 def carry_out(job: Job) -> Job:
     """What a worker does with a message."""
@@ -105,7 +180,7 @@ def make_pi(tmp_path: Path, root: BackupRoot, login_key: tuple[str, str]) -> Ite
         server.add_key(login_key[1])
         started.append(server.start())
         key = Credential.objects.create(
-            name=name, public_key=login_key[1], fingerprint="x", private_key_sealed=seal(login_key[0])
+            name=name, public_key=login_key[1], fingerprint="x", private_key_sealed=seal_secret(login_key[0])
         )
         host = Host.objects.create(
             name=name,
@@ -140,7 +215,9 @@ def contents(tree: Path) -> dict[bytes, tuple[object, ...]]:
             path = folder + b"/" + name
             stat = os.lstat(path)
             regular = os.path.isfile(path) and not os.path.islink(path)
-            data: object = Path(os.fsdecode(path)).read_bytes() if regular else os.path.islink(path) and os.readlink(path)
+            data: object = (
+                Path(os.fsdecode(path)).read_bytes() if regular else os.path.islink(path) and os.readlink(path)
+            )
             times = 0 if os.path.isdir(path) else stat.st_mtime_ns
             found[os.path.relpath(path, os.fsencode(tree))] = (stat.st_mode, stat.st_uid, times, data)
     return found
@@ -148,7 +225,7 @@ def contents(tree: Path) -> dict[bytes, tuple[object, ...]]:
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A filesystem of 2 MiB."""
+    """A filesystem of 70 MiB."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small filesystem")
     folder = tmp_path / "small"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 
 from hosts.models import Generation, GenerationStatus, Host, Source
 from hosts.store.layout import TREE, list_generations
 from hosts.store.lock import host_folder
 from hosts.store.manifest import read_manifest
+from hosts.store.root import create_marker
 from jobs.models import Failure, Lane, Status, WaitingOn
 from jobs.mutex import client, key
 
@@ -191,34 +194,11 @@ def test_a_disk_that_fills_in_mid_copy_keeps_the_last_good_one(pi: Pi, full_disk
 
 
 def on_small_disk(pi: Pi, disk: Path, taken: int) -> tuple[str, int]:
-    from hosts.store.root import create_marker
-    from piherder import settings
-
     pi.root.path = str(disk)
     pi.root.save()
     create_marker(disk, settings.PIHERDER_INSTALL_ID, pi.root.marker.hex)
     (disk / "taken").write_bytes(b"x" * taken)
     return pi.run("backup").failure, len(pi.good())
-
-
-def test_hooks_run_around_the_copy(pi: Pi, tmp_path: Path) -> None:  # case C20
-    pi.edit(before_hook=f"echo before >> '{tmp_path}/hooks'", after_hook=f"echo after >> '{tmp_path}/hooks'")
-    assert pi.run("backup").status == Status.SUCCEEDED
-    assert (tmp_path / "hooks").read_text().split() == ["before", "after"]
-
-
-def test_the_hook_after_runs_also_when_the_copy_fails(pi: Pi, tmp_path: Path) -> None:  # case C20
-    pi.edit(after_hook=f"echo after >> '{tmp_path}/hooks'")
-    Source.objects.filter(pk=pi.source.pk).update(path="/nowhere/at/all")
-    assert pi.run("backup").status == Status.FAILED
-    assert (tmp_path / "hooks").read_text() == "after\n"
-
-
-def test_a_failing_hook_before_stops_the_copy_and_still_runs_the_one_after(pi: Pi, tmp_path: Path) -> None:
-    pi.edit(before_hook="echo cannot dump >&2; exit 3", after_hook=f"echo after >> '{tmp_path}/hooks'")
-    job = pi.run("backup")
-    assert job.error == "The command before the backup failed with exit code 3: cannot dump"
-    assert ((tmp_path / "hooks").exists(), len(pi.good())) == (True, 0)
 
 
 def test_hooks_that_touch_containers_keep_compose_away(pi: Pi) -> None:
@@ -228,7 +208,5 @@ def test_hooks_that_touch_containers_keep_compose_away(pi: Pi) -> None:
 
 
 def test_the_limit_of_the_host_is_the_limit_of_the_job(pi: Pi) -> None:
-    from datetime import timedelta
-
     pi.edit(backup_limit=timedelta(minutes=7))
     assert pi.request("backup").time_limit == timedelta(minutes=7)

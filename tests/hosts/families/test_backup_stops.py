@@ -1,0 +1,121 @@
+"""Backups that are stopped or broken in the middle: what is left, what is said, and that the next run is good."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from datetime import timedelta
+
+import pytest
+
+from hosts import copying
+from hosts.models import GenerationStatus
+from hosts.store.layout import TREE
+from jobs import beside
+from jobs.models import Failure, Job, Lane, Status
+from jobs.mutex import client, key
+
+from .conftest import Pi, cancel, carry_out, contents, meanwhile, said
+
+
+def next_run_is_good(pi: Pi) -> Job:
+    pi.edit(bandwidth_kib=0)
+    job = pi.run("backup")
+    assert (job.status, job.error, job.waiting_why) == (Status.SUCCEEDED, "", "")
+    assert contents(pi.good()[-1].path / TREE) == contents(pi.data)
+    return job
+
+
+def nothing_is_held(pi: Pi) -> bool:
+    writing = pi.source.generations.filter(status=GenerationStatus.WRITING).exists()
+    return not (Lane.objects.exists() or client().get(key(pi.host.pk)) or writing)
+
+
+def test_a_cancel_in_mid_copy_ends_both_sides_and_keeps_the_partial(pi: Pi) -> None:
+    last_good = pi.keep()
+    before = contents(last_good.path)
+    pi.slow()
+    job = pi.request("backup")
+    with meanwhile(pi.is_copying, lambda: cancel(job)):
+        carry_out(job)
+    assert (job.status, job.failure, job.summary) == (
+        Status.CANCELLED, "", "Cancelled; no process of the job is left.",
+    )  # fmt: skip
+    assert pi.is_quiet()
+    assert (len(pi.partials()), nothing_is_held(pi)) == (1, True)
+    assert "Going on with what an interrupted run" in said(next_run_is_good(pi))
+    assert contents(last_good.path) == before
+
+
+def test_a_cancel_in_a_hook_ends_it_and_still_runs_the_one_after(pi: Pi) -> None:
+    started, ended = pi.sshd.folder / "started", pi.sshd.folder / "ended"
+    pi.edit(before_hook=f"touch {started}; sleep 300", after_hook=f"touch {ended}")
+    job = pi.request("backup")
+    with meanwhile(started.exists, lambda: cancel(job)):
+        carry_out(job)
+    assert (job.status, job.failure, ended.exists()) == (Status.CANCELLED, "", True)
+    assert pi.is_quiet()
+
+
+def test_a_host_that_is_cut_off_in_mid_copy_fails_in_words_and_its_service_is_started(pi: Pi) -> None:
+    pi.slow()
+    pi.edit(after_hook=f"touch {pi.sshd.folder}/ended")
+
+    def power_cut() -> object:
+        pi.sshd.kill()
+        return pi.sshd.start()
+
+    with meanwhile(pi.is_copying, power_cut):
+        job = pi.run("backup")
+    assert (job.status, job.failure) == (Status.FAILED, Failure.LOST_CONTACT)
+    assert "The connection to pi1 was lost during the copy" in job.error
+    assert (pi.sshd.folder / "ended").exists()
+    assert nothing_is_held(pi)
+    next_run_is_good(pi)
+
+
+def test_a_cancel_that_a_frozen_host_cannot_confirm_says_so(pi: Pi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "CONFIRM", 2.0)
+    pi.slow()
+    job = pi.request("backup")
+    with meanwhile(pi.is_copying, lambda: (pi.sshd.freeze(), cancel(job))):
+        carry_out(job)
+    began = time.monotonic()
+    assert (job.status, job.failure) == (Status.CANCELLED, Failure.CANCEL_UNCONFIRMED)
+    assert nothing_is_held(pi)
+    pi.sshd.thaw()
+    assert pi.is_quiet()
+    next_run_is_good(pi)
+    assert time.monotonic() - began < 60
+
+
+def test_a_lost_claim_publishes_nothing(pi: Pi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside, "TICK", 600.0)  # so that only the fenced write before the rename is left to notice
+    job = pi.request("backup")
+    taken = uuid.uuid4()
+    with meanwhile(lambda: bool(pi.partials()), lambda: Job.objects.filter(pk=job.pk).update(attempt=taken)):
+        carry_out(job)
+    assert (job.status, job.attempt, job.error) == (Status.RUNNING, taken, "")
+    assert (pi.good(), len(pi.partials())) == ([], 1)
+
+
+def test_a_long_backup_finishes_over_several_limited_runs(pi: Pi) -> None:
+    pi.slow(kib=1500, megabytes=9)
+    pi.source.excludes = ["/sparse"]
+    pi.source.save()
+    pi.edit(backup_limit=timedelta(seconds=4))
+    runs = [pi.run("backup")]
+    while runs[-1].failure == Failure.TIME_LIMIT and len(runs) < 8:
+        runs.append(pi.run("backup"))
+    assert (runs[0].status, runs[0].failure) == (Status.FAILED, Failure.TIME_LIMIT)
+    assert (runs[-1].status, runs[-1].error) == (Status.SUCCEEDED, "")
+    assert (pi.good()[0].path / TREE / "big").read_bytes() == (pi.data / "big").read_bytes()
+
+
+def test_a_backup_at_its_limit_says_how_far_it_came(pi: Pi) -> None:
+    pi.slow(kib=1500, megabytes=9)
+    pi.edit(backup_limit=timedelta(seconds=4))
+    error = pi.run("backup").error
+    percent = int(error.removeprefix("Stopped at the limit, ").partition(" % copied")[0])
+    assert 0 < percent < 60
+    assert error.endswith(f"({pi.data}); the next run goes on from there.")

@@ -1,0 +1,255 @@
+"""A worker's own part: who it is, what its pool carries, and what it reports when a child dies."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+from celery.worker import state
+from django.db import OperationalError, connection
+from django.utils import timezone
+
+from jobs import monitor, node, tasks, worker
+from jobs.models import Failure, Job, Status, WorkerNode
+from jobs.monitor import Heart, Loop, Monitor, wait_for
+from jobs.sweeper import Sweeper
+from jobs.transitions import LostClaim
+from tests.factories import change, make_job, make_node, picked_up_by, running_on
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hosts.models import Host
+    from jobs.node import Me
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def carries(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """What Celery says that the pool carries."""
+
+    def say(*requests: tuple[str, list[int]]) -> None:
+        rows = {SimpleNamespace(name=name, args=tuple(args)).__repr__(): (name, args) for name, args in requests}
+        made = [SimpleNamespace(name=name, args=args) for name, args in rows.values()]
+        monkeypatch.setattr(state, "active_requests", made)
+
+    return say
+
+
+def test_only_jobs_count_as_carried(carries: Callable[..., None]) -> None:
+    carries(("backup_job", [7]), ("tidy", [8]), ("exclusive_job", []))
+    assert worker.carried() == {7}
+
+
+def test_a_dead_child_s_job_fails(host: Host, me: Me, carries: Callable[..., None]) -> None:
+    carries(("exclusive_job", [1]))
+    job = running_on(me, make_job("work", host))
+    worker.report_child(job.pk)
+    job.refresh_from_db()
+    assert (job.status, job.failure) == (Status.FAILED, Failure.WORKER_LOST)
+
+
+def test_a_dead_child_s_pick_up_goes_back(host: Host, me: Me) -> None:
+    job = picked_up_by(me, make_job("work", host))
+    worker.report_child(job.pk)
+    job.refresh_from_db()
+    assert (job.status, job.attempt) == (Status.PENDING, None)
+
+
+def test_a_copy_of_the_message_that_died_costs_nothing(
+    host: Host, me: Me, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = running_on(me, make_job("work", host))
+    two = [SimpleNamespace(name="exclusive_job", args=[job.pk]) for _ in range(2)]
+    monkeypatch.setattr(state, "active_requests", two)
+    worker.report_child(job.pk)
+    job.refresh_from_db()
+    assert job.status == Status.RUNNING
+
+
+def test_another_worker_s_job_is_not_reported(host: Host, me: Me) -> None:
+    job = running_on(make_node("w2@pi"), make_job("work", host))
+    worker.report_child(job.pk)
+    job.refresh_from_db()
+    assert job.status == Status.RUNNING
+
+
+def test_a_row_that_moved_meanwhile_is_left_alone(host: Host, me: Me, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = running_on(me, make_job("work", host))
+    end = worker.transitions.end_orphan
+
+    def late(row: Job, how: object) -> None:
+        change(Job.objects.get(pk=row.pk), status=Status.SUCCEEDED, finished_at=timezone.now())
+        end(row, how)  # type: ignore[arg-type]  # passed on
+
+    monkeypatch.setattr(worker.transitions, "end_orphan", late)
+    with pytest.raises(LostClaim):
+        worker.report_child(job.pk)
+
+
+def test_a_stop_is_written_for_the_jobs_to_see(me: Me) -> None:
+    worker.drain()
+    first = WorkerNode.objects.get().drain_at
+    worker.drain()
+    assert first
+    assert WorkerNode.objects.get().drain_at == first
+
+
+def test_a_worker_that_has_drained_is_gone(me: Me) -> None:
+    worker.gone()
+    row = WorkerNode.objects.get()
+    assert (row.dead_why, row.dead_at is not None) == ("stopped", True)
+
+
+def ended_process() -> int:
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    return done.pid
+
+
+def test_an_earlier_boot_whose_process_is_gone_is_replaced_at_once(db: None) -> None:
+    # case H14
+    make_node("w1@pi", pid=ended_process(), machine=worker.platform.node())
+    worker.replace_earlier_boots("w1@pi")
+    assert WorkerNode.objects.get().dead_why == "replaced by a new start of the same name"
+
+
+def test_a_silent_earlier_boot_of_another_machine_is_replaced(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "WATCH_BEATS", 0.05)
+    make_node("w1@pi", machine="elsewhere")
+    worker.replace_earlier_boots("w1@pi")
+    assert WorkerNode.objects.get().dead_at
+
+
+def test_a_live_worker_of_this_name_keeps_its_place(
+    db: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # case H14
+    other = make_node("w1@pi", machine="elsewhere")
+
+    def beating(answer: Callable[[], bool], seconds: float) -> bool:
+        WorkerNode.objects.filter(pk=other.boot).update(beats=9)
+        return answer()
+
+    def leave(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(worker, "wait_for", beating)
+    monkeypatch.setattr(worker.os, "_exit", leave)
+    with pytest.raises(SystemExit, match="78"):
+        worker.replace_earlier_boots("w1@pi")
+    assert "A worker named w1@pi is already running: start this one with another name" in capfd.readouterr().err
+    assert not WorkerNode.objects.get().dead_at
+
+
+def test_each_boot_is_another() -> None:
+    assert node.become("w@pi") != node.become("w@pi")
+    assert node.me().name == "w@pi"
+
+
+# --- the threads -------------------------------------------------------------------------------------------------
+
+
+def test_a_heart_moves_its_counter(me: Me) -> None:
+    Heart(me, lambda: pytest.fail("alive")).beat()
+    assert WorkerNode.objects.get().beats == 1
+
+
+def test_a_heart_that_finds_itself_dead_says_so(me: Me) -> None:
+    WorkerNode.objects.update(dead_at=timezone.now())
+    buried: list[int] = []
+    Heart(me, lambda: buried.append(1)).beat()
+    assert (buried, WorkerNode.objects.get().beats) == ([1], 0)
+
+
+@pytest.mark.parametrize(("error", "forgets"), [(OperationalError("gone"), True), (ZeroDivisionError(), False)])
+@pytest.mark.django_db(transaction=True)
+def test_a_loop_survives_and_forgets_only_after_the_database(error: Exception, forgets: bool) -> None:
+    turns, lost, third = [0], [0], threading.Event()
+
+    def turn() -> None:
+        turns[0] += 1
+        if turns[0] >= 3:
+            third.set()
+        raise error
+
+    def forget() -> None:
+        lost[0] += 1
+
+    loop = Loop("test", 0.01, turn, forget)
+    loop.start()
+    assert third.wait(10)
+    loop.finish()
+    loop.join(10)
+    assert bool(lost[0]) is forgets
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no statement time-out")
+def test_a_loop_lets_no_statement_hang() -> None:
+    limits: list[str] = []
+    done = threading.Event()
+
+    def turn() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW statement_timeout")
+            limits.append(cursor.fetchone()[0])
+        done.set()
+
+    loop = Loop("test", 60, turn)
+    loop.start()
+    assert done.wait(10)
+    loop.finish()
+    loop.join(10)
+    assert limits == ["5s"]
+
+
+def test_hosts_that_are_slow_to_answer_delay_no_watch(me: Me) -> None:
+    names = [loop.name for loop in Monitor(Sweeper(me), Heart(me, lambda: None)).loops]
+    assert names == ["watch", "sweeper", "heart"]
+
+
+def test_waiting_ends_with_the_answer() -> None:
+    answers = iter([False, False, True])
+    assert wait_for(lambda: next(answers), 5, step=0.001)
+    assert not wait_for(lambda: False, 0.01, step=0.001)
+    assert monitor.STATEMENT_MS == 5000
+
+
+# --- messages ----------------------------------------------------------------------------------------------------
+
+
+def test_a_message_carries_the_id_alone_under_the_row_s_own_task_id(host: Host) -> None:
+    job = make_job("work", host)
+    assert tasks.publish(job.pk)
+    (message,) = tasks.broker().lrange("celery", 0, -1)  # type: ignore[misc]  # redis types sync and async alike
+    assert str(job.celery_task_id) in str(message)
+    job.refresh_from_db()
+    assert (job.publishes, job.published_at is not None) == (1, True)
+
+
+@pytest.mark.parametrize("change_to", [{"attempt": "11111111-1111-1111-1111-111111111111"}, {"status": "failed"}])
+def test_a_job_that_is_no_longer_free_is_not_published(host: Host, change_to: dict[str, object]) -> None:
+    finished = {"finished_at": timezone.now()} if "status" in change_to else {}
+    job = change(make_job("work", host), **change_to, **finished)
+    assert not tasks.publish(job.pk)
+    assert tasks.queue_depths(["celery"]) == {"celery": 0}
+
+
+def test_a_kind_that_no_longer_exists_is_sent_where_it_is_told_so(host: Host) -> None:
+    assert tasks.task_of(change(make_job("work", host), kind="gone")) == "exclusive_job"
+
+
+def test_every_task_of_every_kind_is_declared() -> None:
+    from jobs import registry
+
+    assert {family.task for family in registry.kinds()} <= set(tasks.TASKS)
+
+
+def test_depths_are_unknown_without_a_broker(redis_away: object) -> None:
+    assert tasks.queue_depths(["celery", "nmap"]) == {"celery": None, "nmap": None}

@@ -144,7 +144,9 @@ def table(results: Sequence[Result]) -> str:
     """The table in Markdown, columns aligned, with the notes below it."""
     cells = [HEADINGS, *rows(results)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(HEADINGS))]
-    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells
+    ]
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
     notes = [f"- {result.name}: {result.note}" for result in results if result.note]
     return "\n".join([lines[0], rule, *lines[1:], *([""] if notes else []), *notes])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hosts import enrol
 from piherder.demo.sshd import Sshd
@@ -30,8 +30,9 @@ class Machines:
 
 def add(name: str, port: int, key: LoginKey, server: Sshd, sources: Sequence[str] = ()) -> Host:
     """Register a loopback port as a host; `server` lends its key and its folder."""
-    fields = {"address": "127.0.0.1", "port": port, "user": server.user, "copy_lock": str(server.folder)}
-    return enrol.add(name, key, [server.host_key], by="bench", sources=sources, **fields)
+    place: dict[str, Any] = {"address": "127.0.0.1", "port": port, "user": server.user}
+    lock = str(server.folder)
+    return enrol.add(name, key, [server.host_key], by="bench", sources=sources, copy_lock=lock, **place)
 
 
 @contextmanager

@@ -37,7 +37,9 @@ def until(check: Callable[[], bool], what: str, seconds: float = PATIENCE, pause
 
 def migrate() -> None:
     """Make the tables."""
-    subprocess.run([sys.executable, "manage.py", "migrate", "-v", "0"], cwd=CLONE, env=env.child_environment(), check=True)
+    subprocess.run(
+        [sys.executable, "manage.py", "migrate", "-v", "0"], cwd=CLONE, env=env.child_environment(), check=True
+    )
 
 
 class Worker:
@@ -52,7 +54,9 @@ class Worker:
     def ready(self) -> Worker:
         """Itself, once it takes work. Raises TooSlow."""
         pid = self.process.pid
-        until(lambda: " ready." in self.log.read_text(errors="replace"), f"worker {pid} is ready: {self.log}", pause=0.1)
+        until(
+            lambda: " ready." in self.log.read_text(errors="replace"), f"worker {pid} is ready: {self.log}", pause=0.1
+        )
         return self
 
     def beating(self) -> Worker:

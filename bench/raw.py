@@ -6,6 +6,7 @@ import time
 
 from celery import Celery
 
+from jobs.tasks import broker
 from piherder import env
 
 QUEUE = "raw"
@@ -37,5 +38,4 @@ def kept() -> str:
 def started(published: float) -> None:
     """Says how long it took from the publisher's clock to here."""
     now = time.time()
-    with app.pool.acquire(block=True) as connection:
-        connection.default_channel.client.rpush(STARTS, now - published)
+    broker().rpush(STARTS, now - published)

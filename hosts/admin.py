@@ -104,9 +104,9 @@ class HostAdmin(NoDelete, ModelAdmin):
             try:
                 remove(host)
             except EnrolRefused as refusal:
-                messages.error(request, str(refusal))
+                messages.error(request, f"Not removed: {refusal}")
             else:
-                messages.success(request, f"{host.name} is removed; its generations stay.")
+                messages.success(request, f"The host {host.name} is removed; its generations stay.")
 
 
 @admin.register(Credential)

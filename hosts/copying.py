@@ -84,9 +84,11 @@ def way_to(host: Host, run: Run) -> Iterator[Way]:
         try:
             agent = stack.enter_context(JobAgent(target.private_key, folder))
             alias, config = _prepared(target, agent)
+            remote = Remote(alias, config, sudo=sudo, lock=host.copy_lock)
+            remote.idle_command()  # says no to a lock that no shell could be told
         except (KeyRefused, ValueError) as refused:
             raise JobFailed(f"rsync cannot be pointed at {host.name}: {refused}", Failure.REFUSED) from None
-        yield Way(host, agent.env, Remote(alias, config, sudo=sudo, lock=host.copy_lock), root=sudo or uid == 0)
+        yield Way(host, agent.env, remote, root=sudo or uid == 0)
 
 
 def _prepared(target: Target, agent: JobAgent) -> tuple[str, Path]:

@@ -77,11 +77,12 @@ class RestoreForm(forms.Form):
     delete = forms.BooleanField(
         required=False, label="Delete there what the generation does not have", help_text="Only with a whole source."
     )
+    allow_system = forms.BooleanField(required=False, label="Allow a folder of the operating system, such as /usr")
     dry_run = forms.BooleanField(required=False, widget=forms.HiddenInput)
 
     def params(self, generation: Generation) -> dict[str, Any]:
         """Parameters of the kind `restore`."""
         goal, owner = self.cleaned_data["host"], generation.source.host
-        chosen = {name: self.cleaned_data[name] for name in ("path", "to_path", "dry_run", "delete")}
+        chosen = {name: self.cleaned_data[name] for name in ("path", "to_path", "dry_run", "delete", "allow_system")}
         named = {"from_host": "" if goal == owner else owner.name, "source": generation.source.path}
         return {**named, "sequence": str(generation.sequence), **chosen}

@@ -32,7 +32,7 @@ MAKE_UP = 60.0  # seconds between two looks for runs that are owed
 
 @dataclass(slots=True)
 class Lease:
-    """The right to fire schedules: renewed by its holder, taken over by compare-and-set on a counter that stands still."""
+    """The right to fire schedules: renewed by its holder, taken over by compare-and-set when its counter rests."""
 
     me: uuid.UUID = field(default_factory=uuid.uuid4)
     name: str = field(default_factory=platform.node)
@@ -110,8 +110,12 @@ class LeaderScheduler(DatabaseScheduler):  # type: ignore[misc]  # django-celery
             loop.start()
 
     def enabled_models_qs(self) -> QuerySet[PeriodicTask]:
-        """Chores only, whatever their hour: the library leaves out numeric hours more than 2 h away, and with them missed runs."""
-        return PeriodicTask.objects.enabled().exclude(task=schedules.SCHEDULE)
+        """Chores only, whatever their hour.
+
+        The library leaves out numeric hours that are more than 2 h away, and with them missed runs.
+        """
+        chores: QuerySet[PeriodicTask] = PeriodicTask.objects.enabled().exclude(task=schedules.SCHEDULE)
+        return chores
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """Seconds until the next tick; a stand-by only waits."""

@@ -22,6 +22,7 @@ from jobs.mutex import Kept
 from jobs.run import LOST_CLAIM
 
 if TYPE_CHECKING:
+    import uuid
     from datetime import timedelta
 
     from jobs.mutex import HostMutex
@@ -37,7 +38,7 @@ CANCEL = "cancel"
 class Beside(threading.Thread):
     """One thread per running job, with a database connection of its own."""
 
-    def __init__(self, run: LiveRun, boot: object, limit: timedelta, mutex: HostMutex | None) -> None:
+    def __init__(self, run: LiveRun, boot: uuid.UUID, limit: timedelta, mutex: HostMutex | None) -> None:
         super().__init__(daemon=True, name=f"beside-job-{run.job_id}")
         self.live, self.boot, self.mutex = run, boot, mutex
         self.deadline = time.monotonic() + limit.total_seconds()

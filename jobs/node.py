@@ -1,4 +1,4 @@
-"""Who this process is: the boot of the worker it belongs to. Set in the worker's main process, inherited by its pool."""
+"""Who this process is: the boot of the worker it belongs to, set in its main process and inherited by its pool."""
 
 from __future__ import annotations
 

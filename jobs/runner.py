@@ -91,11 +91,14 @@ def run(job_id: int) -> None:
 
 
 def _redelivered(job: Job) -> None:
-    """A running row met by a message: only a node that is marked dead lets it fail; what can be settled is left to a sweep."""
+    """A running row met by a message: only a node that is marked dead lets it fail.
+
+    What can be settled is left to a sweep.
+    """
     with suppress(UnknownKind):
         if registry.settle_of(registry.get(job.kind)):
             return
-    if not WorkerNode.objects.filter(pk=job.boot, dead_at__isnull=True).exists():
+    if job.boot and not WorkerNode.objects.filter(pk=job.boot, dead_at__isnull=True).exists():
         with suppress(LostClaim):
             transitions.end_orphan(job, outcome.worker_lost(job.node))
 

@@ -1,5 +1,6 @@
-"""What is due and what a due time starts. Schedules are django-celery-beat's `PeriodicTask` rows whose task is `SCHEDULE`;
-their `kwargs` say what to request:
+"""What is due and what a due time starts.
+
+Schedules are django-celery-beat's `PeriodicTask` rows whose task is `SCHEDULE`; their `kwargs` say what to request:
 
     {"kind": "backup", "host_id": 7, "params": {}, "spread_min": 30}     or     {"kind": "host_facts", "hosts": "all"}
 
@@ -92,8 +93,9 @@ def offset(schedule: PeriodicTask, spread: timedelta) -> timedelta:
 
 def last_of(schedule: PeriodicTask) -> datetime:
     """The moment from which due times count: the last run, or the last edit when that came later."""
-    changed = schedule.date_changed or timezone.now()
-    return max(schedule.last_run_at or changed, changed)
+    changed: datetime = schedule.date_changed or timezone.now()
+    last: datetime = schedule.last_run_at or changed
+    return max(last, changed)
 
 
 def last_before(schedule: PeriodicTask, now: datetime) -> datetime:
@@ -101,7 +103,7 @@ def last_before(schedule: PeriodicTask, now: datetime) -> datetime:
 
     Without that each look would count from its own moment, and nothing would be due until the clock has caught up.
     """
-    known = [moment for moment in (schedule.last_run_at, schedule.date_changed) if moment is not None]
+    known: list[datetime] = [moment for moment in (schedule.last_run_at, schedule.date_changed) if moment is not None]
     past = [moment for moment in known if moment <= now]
     ahead = schedule.last_run_at is not None and schedule.last_run_at > now
     if past and not ahead:
@@ -239,7 +241,7 @@ def _owed(fire: ScheduleFire, host_id: int | None) -> tuple[Job | None, bool]:
         return None, False
     if host_id is not None and registry.gate().paused(host_id):
         return None, True
-    if Job.objects.filter(kind=wish.kind, host_id=host_id, created_at__gt=fire.fired_at).exists():
+    if Job.objects.filter(kind=wish.kind, host=host_id, created_at__gt=fire.fired_at).exists():
         return None, False
     return _again(wish.kind, host_id, wish.params, fire)
 
@@ -254,7 +256,7 @@ def _make_up_unreachable() -> list[Job]:
         finished_at__gt=timezone.now() - KEEP_OWED,
     )
     for job in missed.select_related("fire__schedule").order_by("-id"):
-        newer = Job.objects.filter(kind=job.kind, host_id=job.host_id, pk__gt=job.pk).exists()
+        newer = Job.objects.filter(kind=job.kind, host=job.host, pk__gt=job.pk).exists()
         assert job.host_id is not None
         assert job.finished_at is not None
         assert job.fire is not None

@@ -192,7 +192,7 @@ class Sweeper:
         woken = Job.objects.filter(
             status=Status.PENDING, waiting_on=WaitingOn.WORKER, waiting_since__isnull=False, kind__in=copies
         )
-        fenced = set(Lane.objects.filter(name=Lane.FENCE).values_list("host_id", flat=True))
+        fenced: set[int | None] = set(Lane.objects.filter(name=Lane.FENCE).values_list("host_id", flat=True))
         fenced |= set(woken.values_list("host_id", flat=True))
         for job in _waiting(WaitingOn.LOCK):
             hosts = {job.host_id, job.peer_host_id} - {None}

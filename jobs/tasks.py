@@ -70,8 +70,8 @@ def publish(job_id: int) -> bool:
             args=[job_id],
             task_id=str(job.celery_task_id),
             queue=job.queue,
-            time_limit=hard.total_seconds(),
-            soft_time_limit=(hard - MARGIN).total_seconds(),
+            time_limit=int(hard.total_seconds()),
+            soft_time_limit=int((hard - MARGIN).total_seconds()),
             retry=False,
         )
     except (BrokerAway, RedisError, OSError) as error:
@@ -95,7 +95,7 @@ def revoke(job: Job) -> None:
 def queue_depths(queues: Iterable[str]) -> dict[str, int | None]:
     """Messages waiting in each queue; None when the broker does not answer."""
     try:
-        return {name: int(broker().llen(name)) for name in queues}  # type: ignore[arg-type]  # redis types sync and async alike
+        return {name: int(broker().llen(name)) for name in queues}
     except RedisError:
         return dict.fromkeys(queues)
 

@@ -1,4 +1,4 @@
-"""Every transition of a job: a conditional UPDATE naming the old status and the attempt, with its event in the same transaction."""
+"""Every transition of a job: a conditional UPDATE naming the old status and the attempt, and its event with it."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def end_orphan(job: Job, end: End) -> None:
 
 
 def release_pick_up(job: Job, why: str) -> None:
-    """Picked up by a boot that is gone, never claimed → pending again and published anew: nothing ran. Raises LostClaim."""
+    """Picked up by a boot that is gone, never claimed → pending and published anew: nothing ran. Raises LostClaim."""
     with transaction.atomic():
         where = Q(status=Status.PENDING, attempt=job.attempt, boot=job.boot)
         Lane.objects.filter(job=job, name=Lane.FENCE, attempt=job.attempt).delete()
@@ -174,7 +174,7 @@ def release_pick_up(job: Job, why: str) -> None:
 
 
 def ask_cancel(job: Job, by: str) -> None:
-    """Set the flag that the work reads every 2 s. Raises LostClaim when no attempt is there to read it, or it is set."""
+    """Set the flag that the work reads every 2 s. Raises LostClaim when nobody is there to read it, or it is set."""
     with transaction.atomic():
         where = Q(status__in=ACTIVE, attempt__isnull=False, cancel_requested_at__isnull=True)
         to = {"cancel_requested_at": timezone.now(), "cancelled_by": by}
@@ -182,7 +182,7 @@ def ask_cancel(job: Job, by: str) -> None:
 
 
 def take_over(job: Job, me: Me) -> uuid.UUID:
-    """Running on a dead boot → running under a new attempt of ours, so that its end can be settled. Raises LostClaim."""
+    """Running on a dead boot → running under an attempt of ours, so that its end can be settled. Raises LostClaim."""
     attempt = uuid.uuid4()
     with transaction.atomic():
         where = Q(status=Status.RUNNING, attempt=job.attempt, boot=job.boot)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def storable(text: str) -> str:
-    """`text` without NUL (PostgreSQL refuses it) and with lone surrogates, which name bytes that are no UTF-8, escaped."""
+    """`text` without NUL, which PostgreSQL refuses, and with lone surrogates (bytes that are no UTF-8) escaped."""
     return text.replace("\x00", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
 
 

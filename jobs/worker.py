@@ -1,4 +1,4 @@
-"""The worker's side of Celery: a bootstep that registers this boot, and signals that report what happens to its pool."""
+"""The worker's side of Celery: a bootstep that registers this boot, and signals that report on its pool."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def carried() -> set[int]:
     return {request.args[0] for request in list(state.active_requests) if request.name in TASKS and request.args}
 
 
-class NodeStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no types for bootsteps
+class NodeStep(bootsteps.StartStopStep):
     """Registers this boot: buries earlier ones of its name, refuses to start beside a live one, then beats and sweeps.
 
     It has no `stop`: a step that needs the pool is stopped before the pool drains, and the heart must beat until the
     last child is gone.
     """
 
-    requires = {"celery.worker.components:Pool"}
+    requires = ("celery.worker.components:Pool",)
 
     def __init__(self, worker: Any, **kwargs: Any) -> None:
         """Take this boot's place; built before the pool forks, so that each child inherits who it is."""
@@ -99,7 +99,7 @@ def _gone_from_here(old: WorkerNode) -> bool:
 
 
 def buried() -> None:
-    """Others marked this boot dead: its rows have ended, so its children must too; the supervisor starts a fresh boot."""
+    """Others marked this boot dead: its rows have ended, so its children must too; a supervisor starts a fresh boot."""
     logger.critical("this worker was marked dead while it was silent: ending its jobs and exiting")
     for pid in _children():
         with suppress(ProcessLookupError):
@@ -116,14 +116,14 @@ def _children() -> list[int]:
     return found
 
 
-@signals.worker_shutting_down.connect  # type: ignore[misc]  # celery's signals are untyped
+@signals.worker_shutting_down.connect
 def drain(**_: Any) -> None:
     """SIGTERM: say so on the node's row; each job's own thread then counts the grace."""
     with suppress(DatabaseError, RuntimeError):
         WorkerNode.objects.filter(pk=node.me().boot, drain_at__isnull=True).update(drain_at=timezone.now())
 
 
-@signals.worker_shutdown.connect  # type: ignore[misc]
+@signals.worker_shutdown.connect
 def gone(**_: Any) -> None:
     """The pool has drained: this boot ends here."""
     with suppress(DatabaseError, RuntimeError):
@@ -131,7 +131,7 @@ def gone(**_: Any) -> None:
         WorkerNode.objects.filter(pk=boot, dead_at__isnull=True).update(dead_at=timezone.now(), dead_why="stopped")
 
 
-@signals.task_failure.connect  # type: ignore[misc]
+@signals.task_failure.connect
 def child_lost(sender: Any = None, exception: BaseException | None = None, args: Any = None, **_: Any) -> None:
     """A pool child died under a job: the parent reports it, unless another child carries the same job."""
     if not isinstance(exception, WorkerLostError | TimeLimitExceeded) or getattr(sender, "name", "") not in TASKS:

@@ -14,7 +14,7 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
 
-@signals.celeryd_init.connect  # type: ignore[misc]  # celery's signals are untyped
+@signals.celeryd_init.connect
 def add_node_step(**_: Any) -> None:
     """A worker registers itself; only a worker imports the bootstep."""
     from jobs.worker import NodeStep

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.contrib.auth import views
+from django.contrib.auth.decorators import login_not_required
+from django.utils.decorators import method_decorator
 from django_htmx.http import HttpResponseClientRefresh
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ class Login(views.LoginView):
 
     redirect_authenticated_user = True
 
+    @method_decorator(login_not_required)
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Never put a login form into the middle of a page."""
         if getattr(request, "htmx", False):

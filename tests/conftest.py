@@ -22,7 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
     number = int(worker.removeprefix("gw")) + 1
     settings.PIHERDER_REDIS_URL = f"{settings.PIHERDER_REDIS_URL}?db={number}"
     mark = "?virtual_host=" if settings.CELERY_BROKER_URL.startswith("redis+socket") else "/"
-    app.conf.broker_url = f"{settings.CELERY_BROKER_URL}{mark}{number}"
+    app.conf.update(broker_url=f"{settings.CELERY_BROKER_URL}{mark}{number}")
     mutex.client.cache_clear()
 
 
@@ -42,7 +42,7 @@ def _is_here(family: int, address: Any) -> bool:
     try:
         return ipaddress.ip_address(address[0]).is_loopback
     except ValueError:
-        return address[0] == "localhost"
+        return bool(address[0] == "localhost")
 
 
 @pytest.fixture(autouse=True)

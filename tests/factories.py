@@ -20,7 +20,10 @@ _numbers = itertools.count(1)
 def make_credential(name: str = "") -> Credential:
     """A key pair whose private half opens nothing."""
     return Credential.objects.create(
-        name=name or f"key-{next(_numbers)}", public_key="ssh-ed25519 AAAA", fingerprint="SHA256:x", private_key_sealed="x"
+        name=name or f"key-{next(_numbers)}",
+        public_key="ssh-ed25519 AAAA",
+        fingerprint="SHA256:x",
+        private_key_sealed="x",
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.asking import ask, ended
@@ -16,6 +15,7 @@ from piherder.house.stack import program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 AIM = Aim(Kind.RATIO, 0.40)
 HOSTS = 20
@@ -82,7 +82,7 @@ def run(folder: Path, quick: bool) -> list[Result]:
             theirs.append(ansible(listed, environment))
             time.sleep(6)  # its kept connections end
     note = (
-        "wall time for all; ansible sends a Python module to each host and reads more (every mount, device and variable), "
+        "wall time for all; ansible sends a Python module to each host and reads more (mounts, devices, variables), "
         "PiHerder sends one shell script, reads what its pages show, and stores a job and a row per host; "
         "everything, the 20 hosts included, shares one machine"
     )

@@ -91,8 +91,10 @@ def run(folder: Path, quick: bool) -> list[Result]:
     rest = sum(resting.values())
     round_alone = sum(working.values()) - rest / (60 * minutes) * seconds
     hour = per_hour(rest, 60 * minutes, round_alone, ROUNDS_PER_HOUR) / MB
-    note = f"{rest / minutes * 60 / MB:.1f} MB at rest and {ROUNDS_PER_HOUR} rounds of {round_alone / MB:.1f} MB; {HOSTS} hosts"
+    parts = f"{rest / minutes * 60 / MB:.1f} MB at rest and {ROUNDS_PER_HOUR} rounds of {round_alone / MB:.1f} MB"
     return [
-        Result("idle, written per hour", hour, "MB", WRITTEN, note=note),
-        Result("idle, memory of everything", memory, "MiB", MEMORY, note="proportional share (PSS), supervisor included"),
+        Result("idle, written per hour", hour, "MB", WRITTEN, note=f"{parts}; {HOSTS} hosts"),
+        Result(
+            "idle, memory of everything", memory, "MiB", MEMORY, note="proportional share (PSS), supervisor included"
+        ),
     ]

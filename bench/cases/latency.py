@@ -34,7 +34,7 @@ def celery() -> float:
     client.delete(raw.STARTS)
     raw.started.apply_async((time.time(),))
     until(lambda: bool(client.llen(raw.STARTS)), "the raw task starts")
-    return 1000 * float(client.lrange(raw.STARTS, 0, 0)[0])  # type: ignore[index,arg-type]  # redis types sync and async alike
+    return 1000 * float(client.lrange(raw.STARTS, 0, 0)[0])
 
 
 def run(folder: Path, quick: bool) -> list[Result]:

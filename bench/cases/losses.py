@@ -1,4 +1,4 @@
-"""Seconds until the job of a lost worker is failed: its child killed, its node killed and never back, its node frozen."""
+"""Seconds until the job of a lost worker is failed: child killed, node killed for good, node frozen."""
 
 from __future__ import annotations
 

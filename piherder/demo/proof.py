@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BLOCK = 1 << 20
+SECOND = 1_000_000_000  # rsync leaves a time alone that differs by less (rsync(1), --modify-window)
 OWN_XATTRS = ("user.rsync.", "security.")  # kept by rsync --fake-super and by the kernel for itself
 
 
@@ -111,7 +112,7 @@ def _require_equal(wanted: Seen, found: Seen, what: str, prefixes: tuple[str, ..
         "link target": (wanted.entry.target, found.entry.target),
         "mode": (wanted.entry.mode, found.entry.mode),
         "owner": ((wanted.entry.uid, wanted.entry.gid), (found.entry.uid, found.entry.gid)),
-        "time": (wanted.entry.mtime_ns, found.entry.mtime_ns),
+        "time": (wanted.entry.mtime_ns // SECOND, found.entry.mtime_ns // SECOND),
         "extended attributes": (_chosen(wanted, prefixes), _chosen(found, prefixes)),
     }
     for part, (left, right) in pairs.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -155,7 +156,7 @@ def killed(story: Story) -> str:
     _limit(victim, SLOW_KIB)
     job = story.work.ask("backup", victim.row.pk)
     story.work.watch(job, lambda: _moved(victim) >= MOVED, "its bytes moved")
-    arrived, worker = _moved(victim), story.house.pid("worker")
+    received, worker = _moved(victim), story.house.pid("worker")
     if story.watch.counts[victim.name].now != 1:
         raise Disproved("no rsync was running when the worker was to be killed")
     loss = _kill(story, worker, job)
@@ -165,7 +166,7 @@ def killed(story: Story) -> str:
     story.note("comparing the last good generation")
     proof.require_same(story.good[victim.name], victim.keep(last), "the last good generation")
     return (
-        f"after {size(arrived)}; “{loss.words}” after {loss.seconds:.1f} s; generation {last.sequence} byte-identical"
+        f"after {size(received)}; “{loss.words}” after {loss.seconds:.1f} s; generation {last.sequence} byte-identical"
         f" ({proof.shorthand(story.good[victim.name])})"
     )
 
@@ -177,11 +178,17 @@ def _limit(machine: Machine, kib: int) -> None:
 
 
 def _moved(machine: Machine) -> int:
-    """Bytes of the big file that have arrived in the partial generation; rsync writes it under a temporary name."""
-    newest = machine.newest()
-    big = os.fsdecode(files.BIG)
-    found = newest.path.parent.glob(f"{PARTIAL}*/{TREE}/*{big}*")
-    return sum(path.stat().st_size for path in found if path.exists())
+    """Bytes of the big file that have arrived; rsync writes it under a temporary name."""
+    return arrived(machine.newest().path.parent)
+
+
+def arrived(folder: Path) -> int:
+    """Bytes of the big file in what is being written in a source's folder of the backup root."""
+    total = 0
+    for path in folder.glob(f"{PARTIAL}*/{TREE}/*{os.fsdecode(files.BIG)}*"):
+        with suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
 
 
 def _kill(story: Story, worker: int, job: Job) -> Loss:

@@ -120,7 +120,7 @@ def test_the_schedule_is_moved(host: Host) -> None:
         (["--backup-limit", "0"], "Argument --backup-limit: invalid duration value: '0'"),
         (["--cron", "1 2 3"], "A cron line has five fields"),
         (["--zone", "Europe/Berlin"], "--zone belongs to --cron."),
-        (["--trust-first-key"], "--fingerprint and --trust-first-key belong to --repin."),
+        (["--trust-first-key", "--port", "1"], "--fingerprint and --trust-first-key belong to --repin."),
     ],
 )
 def test_wrong_use_changes_nothing(words: list[str], sentence: str, host: Host) -> None:
@@ -182,7 +182,7 @@ def test_durations(text: str, seconds: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "2 weeks", "1.5h", "99999999999"])
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="^$"):
+    with pytest.raises(ValueError, match=r"^$"):
         duration(text)
 
 

@@ -99,7 +99,7 @@ def test_what_cannot_be_kept(words: list[str], sentence: str, source: Source) ->
 def test_a_file_is_restored_to_where_it_was(source: Source) -> None:
     assert restored("pi1", "/srv/data/a/b.txt") == {
         "host": "pi1", "from_host": "", "source": "/srv/data", "sequence": "latest", "path": "a/b.txt", "to_path": "",
-        "dry_run": False, "delete": False,
+        "dry_run": False, "delete": False, "allow_system": False,
     }  # fmt: skip
 
 
@@ -146,12 +146,17 @@ def test_what_was_kept_of_a_removed_host_goes_to_another(source: Source) -> None
         (["/srv/data", "--to", "/usr/bin"], "/usr/bin belongs to the operating system"),
         (["/srv/data", "--to", "pi9:/srv"], "There is no host called pi9"),
         (["/srv/data", "--to", "srv"], "--to takes HOST:PATH or an absolute path, not 'srv'."),
+        (["/srv/data", "--to", "pi1"], "--to takes HOST:PATH"),
         (["/srv/data/a", "--delete"], "Only a restore of a whole source may delete"),
     ],
 )
 def test_what_cannot_be_restored(words: list[str], sentence: str, source: Source) -> None:
     assert refused("restore", "pi1", *words).startswith(sentence)
     assert not Job.objects.exists()
+
+
+def test_a_folder_of_the_system_is_written_only_when_that_is_said(source: Source) -> None:
+    assert restored("pi1", "/srv/data", "--to", "/usr/share/x", "--allow-system")["allow_system"]
 
 
 def test_a_restore_behind_a_backup_is_code_3(source: Source) -> None:

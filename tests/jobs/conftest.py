@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pytest_django.fixtures import SettingsWrapper
+    from pytest_django.fixtures import Settings
 
     from hosts.models import Host
     from jobs.node import Me
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def gate(monkeypatch: pytest.MonkeyPatch, settings: SettingsWrapper, tmp_path: Path) -> FakeGate:
+def gate(monkeypatch: pytest.MonkeyPatch, settings: Settings, tmp_path: Path) -> FakeGate:
     """The engine's way to hosts in this test; everything that a process keeps is put back afterwards."""
     fake = FakeGate()
     monkeypatch.setattr(registry, "_gate", [fake])
@@ -72,7 +72,7 @@ def todo(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[LiveRun], Summa
 class CutRedis:
     """Redis is away until `back`: the client speaks to a socket that nobody serves."""
 
-    def __init__(self, settings: SettingsWrapper, nowhere: Path) -> None:
+    def __init__(self, settings: Settings, nowhere: Path) -> None:
         self.settings, self.url = settings, settings.PIHERDER_REDIS_URL
         self._turn_to(f"unix://{nowhere}")
 
@@ -86,7 +86,7 @@ class CutRedis:
 
 
 @pytest.fixture
-def redis_away(settings: SettingsWrapper, tmp_path: Path) -> Iterator[CutRedis]:
+def redis_away(settings: Settings, tmp_path: Path) -> Iterator[CutRedis]:
     cut = CutRedis(settings, tmp_path / "nobody.sock")
     yield cut
     cut.back()

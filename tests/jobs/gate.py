@@ -80,5 +80,3 @@ class FakeGate:
     def all_closed(self) -> bool:
         """Every connection was closed, once."""
         return [session.closed for session in self.sessions] == [1] * len(self.sessions)
-
-

@@ -25,7 +25,8 @@ class TagForm(forms.Form):
 class Work(Family):
     """Does what the test says."""
 
-    kind, label, lanes = "work", "Work", ("work",)
+    kind, label = "work", "Work"
+    lanes: ClassVar[tuple[str, ...]] = ("work",)
     form_class = TagForm
     todo: ClassVar[Callable[[LiveRun], Summary]] = lambda run: Summary("Done.", {"n": 1})
 

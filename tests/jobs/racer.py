@@ -49,7 +49,7 @@ def ask(number: int, hosts: list[int], turn: int) -> str:
 
 
 def broken_rules(turn: int) -> list[str]:
-    """What must never be: two active jobs of one kind on a host, a lane without an active job, a job without its lanes."""
+    """What must never be: two active jobs of a kind on a host, a lane held twice or by none, a job without lanes."""
     active = Job.objects.filter(status__in=ACTIVE)
     twice = active.values("host", "kind").annotate(n=Count("id")).filter(n__gt=1).count()
     stray = Lane.objects.exclude(job__status__in=ACTIVE).count()

@@ -23,10 +23,14 @@ def make_schedule(wish: dict[str, Any] | None = None, *, cron: str = "", zone: s
     else:
         rhythm = {"interval": IntervalSchedule.objects.get_or_create(every=10, period="minutes")[0]}
     row = PeriodicTask.objects.create(
-        name=f"schedule {next(_numbers)}", task=schedules.SCHEDULE, kwargs=json.dumps(wish or {"kind": "chore"}), **rhythm
+        name=f"schedule {next(_numbers)}",
+        task=schedules.SCHEDULE,
+        kwargs=json.dumps(wish or {"kind": "chore"}),
+        **rhythm,
     )
     # By update, as the model's own save sets the moment of the last edit to now.
-    PeriodicTask.objects.filter(pk=row.pk).update(**{"date_changed": datetime(2026, 1, 1, tzinfo=UTC), **fields})
+    changes = {"date_changed": datetime(2026, 1, 1, tzinfo=UTC), **fields}
+    PeriodicTask.objects.filter(pk=row.pk).update(**changes)
     row.refresh_from_db()
     return row
 

@@ -50,8 +50,9 @@ def test_the_order_of_parameters_makes_no_other_request(host: Host) -> None:
 
 def test_other_parameters_are_refused_in_words(host: Host) -> None:
     first = make_job("work", host, {"tag": "a"})
-    with pytest.raises(Busy, match=rf"^Work cannot start: job {first.pk} \(work on {host.name}\) is queued\.$") as caught:
+    with pytest.raises(Busy) as caught:
         admit(draft("work", host, {"tag": "b"}))
+    assert str(caught.value) == f"Work cannot start: job {first.pk} (work on {host.name}) is queued."
     assert caught.value.job == first
 
 
@@ -148,7 +149,7 @@ def test_two_deadlocks_are_said_in_words(host: Host, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer: it waits, it knows no lock time-out")
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer and no lock time-out")
 def test_a_lane_that_stays_locked_is_said_in_words(host: Host) -> None:
     """Another process has inserted the lane and does not commit."""
     inserted, go_on = threading.Event(), threading.Event()
@@ -195,7 +196,9 @@ def test_a_request_that_is_rolled_back_sends_nothing(host: Host, hinted: list[in
     assert not Job.objects.exists()
 
 
-def test_a_host_that_was_down_gets_no_slot(host: Host, hinted: list[int], django_capture_on_commit_callbacks: Any) -> None:
+def test_a_host_that_was_down_gets_no_slot(
+    host: Host, hinted: list[int], django_capture_on_commit_callbacks: Any
+) -> None:
     type(host).objects.update(last_error_at=timezone.now())
     with django_capture_on_commit_callbacks(execute=True):
         job = make_job("work", host)

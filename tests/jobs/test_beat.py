@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from django_celery_beat.models import PeriodicTask
 
 from jobs import beat, schedules
 from jobs.beat import SILENT, VALID, Firing, Lease
@@ -15,6 +16,8 @@ from tests.jobs.schedule_rows import make_fire, make_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from django_celery_beat.models import PeriodicTask
 
 pytestmark = pytest.mark.django_db
 
@@ -32,7 +35,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(beat.time, "monotonic", made.monotonic)
+    monkeypatch.setattr(time, "monotonic", made.monotonic)
     return made
 
 
@@ -146,13 +149,11 @@ def test_a_leader_looks_once_for_what_was_begun(leader: Lease) -> None:
     assert not Job.objects.exists()
 
 
-def test_what_is_owed_is_looked_for_once_a_minute(
-    leader: Lease, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_owed_is_looked_for_once_a_minute(leader: Lease, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[float] = []
     monkeypatch.setattr(schedules, "make_up", lambda: looks.append(clock.now))
     live(clock, 130, leader.turn, Firing(leader).turn)
-    assert [int(b - a) for a, b in zip(looks, looks[1:], strict=False)] == [60, 60]
+    assert [int(b - a) for a, b in pairwise(looks)] == [60, 60]
 
 
 def test_chores_are_all_enabled_rows_but_schedules_of_jobs() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import uuid
 from datetime import timedelta
@@ -24,7 +25,7 @@ from tests.factories import events, make_job, running_on
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_django.fixtures import SettingsWrapper
+    from pytest_django.fixtures import Settings
 
     from hosts.models import Host
     from jobs.node import Me
@@ -75,7 +76,7 @@ def test_the_time_limit_stops_the_work(guard: Beside, live: LiveRun) -> None:
     assert live.reason == Failure.TIME_LIMIT
 
 
-def test_a_drain_gives_a_grace(guard: Beside, live: LiveRun, settings: SettingsWrapper) -> None:
+def test_a_drain_gives_a_grace(guard: Beside, live: LiveRun, settings: Settings) -> None:
     settings.PIHERDER_DRAIN_GRACE_SEC = 20
     WorkerNode.objects.update(drain_at=timezone.now())
     guard.tick(100)
@@ -132,7 +133,7 @@ def test_work_that_will_not_end_is_killed_with_its_process(
     guard: Beside, live: LiveRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed: list[int] = []
-    monkeypatch.setattr(beside.os, "kill", lambda pid, number: killed.append(number))
+    monkeypatch.setattr(os, "kill", lambda pid, number: killed.append(number))
     live.stop(CANCEL)
     guard.tick(100)
     guard.tick(100 + PATIENCE)
@@ -142,7 +143,9 @@ def test_work_that_will_not_end_is_killed_with_its_process(
 
 
 @pytest.mark.parametrize("error", [OperationalError("gone"), ZeroDivisionError(), OSError("disk")])
-def test_nothing_that_goes_wrong_ends_the_guard(guard: Beside, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_that_goes_wrong_ends_the_guard(
+    guard: Beside, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ticks, third = [0], threading.Event()
 
     def tick(now: float) -> None:

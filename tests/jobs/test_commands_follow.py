@@ -20,7 +20,7 @@ from tests.factories import change, make_job, make_node, running_on, waiting_on
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_django.fixtures import SettingsWrapper
+    from pytest_django import Settings
 
     from hosts.models import Host
 
@@ -148,7 +148,7 @@ def test_a_worker_of_another_queue_does_not_count(job: Job) -> None:
     assert not Workers().missing(job)
 
 
-def test_a_worker_that_stopped_beating_is_found_by_watching(job: Job, settings: SettingsWrapper) -> None:
+def test_a_worker_that_stopped_beating_is_found_by_watching(job: Job, settings: Settings) -> None:
     workers = Workers()
     assert not workers.missing(job)
     settings.PIHERDER_BEAT_SEC = 0  # three beats have passed

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
 from jobs.models import EngineSettings, ScheduleFire
-from jobs.schedules import ensure
+from jobs.schedules import ensure, offset
 from jobs.timetable import timetable
 from tests.commands import herder
 
@@ -59,12 +59,19 @@ def test_an_overdue_schedule_is_due_now() -> None:
     assert entry.next_due == later
 
 
-def test_a_spread_moves_the_next_run_by_less_than_itself() -> None:
-    nightly(spread_min=60)
-    (entry,) = timetable(NOON)
-    assert entry.next_due is not None
+def test_a_spread_moves_the_next_run_to_the_places_of_the_schedules() -> None:
     first = datetime(2026, 12, 1, 2, 30, tzinfo=UTC)
-    assert first <= entry.next_due < first + timedelta(hours=1)
+    rows = [nightly(f"Night {number}", spread_min=60) for number in range(4)]
+    entries = timetable(NOON)
+    assert [entry.next_due for entry in entries] == [first + offset(row, timedelta(hours=1)) for row in rows]
+    assert len({entry.next_due for entry in entries}) > 1
+
+
+def test_an_overdue_schedule_still_keeps_its_place() -> None:
+    row = nightly(spread_min=60)
+    due = datetime(2026, 12, 1, 2, 30, tzinfo=UTC)
+    (entry,) = timetable(due)
+    assert entry.next_due == due + offset(row, timedelta(hours=1))
 
 
 def test_a_schedule_that_is_off_has_no_next_run() -> None:

@@ -17,7 +17,7 @@ from tests.factories import make_job
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_django.fixtures import SettingsWrapper
+    from pytest_django.fixtures import Settings
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_a_log_goes_on_where_it_stopped(job: Job) -> None:
     assert numbers(job) == [1, 2]
 
 
-def test_a_folder_that_cannot_be_made_costs_the_file_only(job: Job, settings: SettingsWrapper, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_costs_the_file_only(job: Job, settings: Settings, tmp_path: Path) -> None:
     settings.PIHERDER_LOGS = tmp_path / "file" / "below"
     (tmp_path / "file").write_text("in the way")
     assert written(job, "one") == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 from django.db import InterfaceError, OperationalError, connection, transaction
@@ -10,6 +10,9 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 from jobs.models import Job
 from jobs.patience import patiently
 from jobs.registry import StopWork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.utils import timezone
 
-from jobs import logs, mutex, node, registry, runner, services, transitions
+from jobs import logs, mutex, node, runner, services, transitions
 from jobs.models import Door, Failure, Job, JobLine, Lane, ScheduleFire, Status, WaitingOn, WorkerNode
 from jobs.registry import JobFailed, NotYet, StopWork, Summary
 from jobs.services import Asker
@@ -264,7 +264,11 @@ def test_a_cancel_between_pick_up_and_claim_starts_nothing(host: Host, gate: Fak
 def test_a_row_taken_away_between_pick_up_and_claim_is_left_alone(host: Host, gate: FakeGate) -> None:
     job = make_job("work", host)
     taken = uuid.uuid4()
-    gate.before_open = lambda _: Job.objects.filter(pk=job.pk).update(attempt=taken) and None
+
+    def take(_: int) -> None:
+        Job.objects.filter(pk=job.pk).update(attempt=taken)
+
+    gate.before_open = take
     assert (run(job).attempt, job.status) == (taken, Status.PENDING)
     assert gate.all_closed
 
@@ -463,4 +467,3 @@ def test_an_end_that_is_taken_back_takes_its_follower_along(host: Host, monkeypa
     with pytest.raises(InterruptedError):
         transitions.finish(job.pk, job.attempt or uuid.uuid4(), transitions.End(Status.SUCCEEDED))
     assert [row.status for row in Job.objects.all()] == [Status.RUNNING]
-    assert registry.get("look")

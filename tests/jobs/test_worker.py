@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import subprocess
 import sys
 import threading
@@ -13,11 +15,11 @@ from celery.worker import state
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from jobs import monitor, node, tasks, worker
+from jobs import monitor, node, registry, tasks, transitions, worker
 from jobs.models import Failure, Job, Status, WorkerNode
 from jobs.monitor import Heart, Loop, Monitor, wait_for
 from jobs.sweeper import Sweeper
-from jobs.transitions import LostClaim
+from jobs.transitions import End, LostClaim
 from tests.factories import change, make_job, make_node, picked_up_by, running_on
 
 if TYPE_CHECKING:
@@ -34,8 +36,7 @@ def carries(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """What Celery says that the pool carries."""
 
     def say(*requests: tuple[str, list[int]]) -> None:
-        rows = {SimpleNamespace(name=name, args=tuple(args)).__repr__(): (name, args) for name, args in requests}
-        made = [SimpleNamespace(name=name, args=args) for name, args in rows.values()]
+        made = [SimpleNamespace(name=name, args=args) for name, args in requests]
         monkeypatch.setattr(state, "active_requests", made)
 
     return say
@@ -61,12 +62,9 @@ def test_a_dead_child_s_pick_up_goes_back(host: Host, me: Me) -> None:
     assert (job.status, job.attempt) == (Status.PENDING, None)
 
 
-def test_a_copy_of_the_message_that_died_costs_nothing(
-    host: Host, me: Me, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_of_the_message_that_died_costs_nothing(host: Host, me: Me, carries: Callable[..., None]) -> None:
     job = running_on(me, make_job("work", host))
-    two = [SimpleNamespace(name="exclusive_job", args=[job.pk]) for _ in range(2)]
-    monkeypatch.setattr(state, "active_requests", two)
+    carries(*[("exclusive_job", [job.pk])] * 2)
     worker.report_child(job.pk)
     job.refresh_from_db()
     assert job.status == Status.RUNNING
@@ -81,13 +79,13 @@ def test_another_worker_s_job_is_not_reported(host: Host, me: Me) -> None:
 
 def test_a_row_that_moved_meanwhile_is_left_alone(host: Host, me: Me, monkeypatch: pytest.MonkeyPatch) -> None:
     job = running_on(me, make_job("work", host))
-    end = worker.transitions.end_orphan
+    end = transitions.end_orphan
 
-    def late(row: Job, how: object) -> None:
+    def late(row: Job, how: End) -> None:
         change(Job.objects.get(pk=row.pk), status=Status.SUCCEEDED, finished_at=timezone.now())
-        end(row, how)  # type: ignore[arg-type]  # passed on
+        end(row, how)
 
-    monkeypatch.setattr(worker.transitions, "end_orphan", late)
+    monkeypatch.setattr(transitions, "end_orphan", late)
     with pytest.raises(LostClaim):
         worker.report_child(job.pk)
 
@@ -114,7 +112,7 @@ def ended_process() -> int:
 
 def test_an_earlier_boot_whose_process_is_gone_is_replaced_at_once(db: None) -> None:
     # case H14
-    make_node("w1@pi", pid=ended_process(), machine=worker.platform.node())
+    make_node("w1@pi", pid=ended_process(), machine=platform.node())
     worker.replace_earlier_boots("w1@pi")
     assert WorkerNode.objects.get().dead_why == "replaced by a new start of the same name"
 
@@ -140,7 +138,7 @@ def test_a_live_worker_of_this_name_keeps_its_place(
         raise SystemExit(code)
 
     monkeypatch.setattr(worker, "wait_for", beating)
-    monkeypatch.setattr(worker.os, "_exit", leave)
+    monkeypatch.setattr(os, "_exit", leave)
     with pytest.raises(SystemExit, match="78"):
         worker.replace_earlier_boots("w1@pi")
     assert "A worker named w1@pi is already running: start this one with another name" in capfd.readouterr().err
@@ -227,7 +225,7 @@ def test_waiting_ends_with_the_answer() -> None:
 def test_a_message_carries_the_id_alone_under_the_row_s_own_task_id(host: Host) -> None:
     job = make_job("work", host)
     assert tasks.publish(job.pk)
-    (message,) = tasks.broker().lrange("celery", 0, -1)  # type: ignore[misc]  # redis types sync and async alike
+    (message,) = tasks.broker().lrange("celery", 0, -1)
     assert str(job.celery_task_id) in str(message)
     job.refresh_from_db()
     assert (job.publishes, job.published_at is not None) == (1, True)
@@ -246,8 +244,6 @@ def test_a_kind_that_no_longer_exists_is_sent_where_it_is_told_so(host: Host) ->
 
 
 def test_every_task_of_every_kind_is_declared() -> None:
-    from jobs import registry
-
     assert {family.task for family in registry.kinds()} <= set(tasks.TASKS)
 
 

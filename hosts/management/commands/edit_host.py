@@ -29,6 +29,10 @@ FIELDS = (
     "address", "port", "user", "bandwidth_kib", "backup_limit", "keep_last", "keep_daily", "keep_weekly",
     "keep_monthly", "before_hook", "after_hook", "hooks_touch_stacks",
 )  # fmt: skip
+FOREIGN = {
+    "name", "zone", "fingerprint", "trust_first_key", "verbosity", "settings", "pythonpath", "traceback", "no_color",
+    "force_color", "skip_checks",
+}  # fmt: skip
 UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
 
 
@@ -102,29 +106,12 @@ class Command(TrustCommand):
         return SUCCEEDED
 
     def _refuse_slips(self, options: dict[str, Any]) -> None:
-        given = any(value not in (None, False, "", []) for key, value in options.items() if key in self._own(options))
-        emptied = any(options[name] == "" for name in ("jump", "before_hook", "after_hook", "backup_root"))
-        if not given and not emptied:
+        if options["zone"] and not options["cron"]:
+            raise CommandError("--zone belongs to --cron.", returncode=WRONG_USE)
+        if not any(is_given(value) for name, value in options.items() if name not in FOREIGN):
             raise CommandError("Name what to change: see herder edit_host --help.", returncode=WRONG_USE)
         if (options["fingerprint"] or options["trust_first_key"]) and not options["repin"]:
             raise CommandError("--fingerprint and --trust-first-key belong to --repin.", returncode=WRONG_USE)
-        if options["zone"] and not options["cron"]:
-            raise CommandError("--zone belongs to --cron.", returncode=WRONG_USE)
-
-    def _own(self, options: dict[str, Any]) -> set[str]:
-        """Names of our own options, not Django's."""
-        foreign = {
-            "name",
-            "zone",
-            "verbosity",
-            "settings",
-            "pythonpath",
-            "traceback",
-            "no_color",
-            "force_color",
-            "skip_checks",
-        }
-        return set(options) - foreign
 
     def _links(self, options: dict[str, Any]) -> dict[str, Any]:
         """Fields that name another row."""
@@ -165,6 +152,11 @@ class Command(TrustCommand):
             source.save(update_fields=["accept_shrink"])
             notes.append(f"The next backup of {source.path} may be smaller.")
         return notes
+
+
+def is_given(value: object) -> bool:
+    """Whether an option was named; 0 and "" are values like others."""
+    return value is not None and value is not False and value != []
 
 
 def duration(text: str) -> timedelta:

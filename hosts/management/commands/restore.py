@@ -32,6 +32,7 @@ class Command(RequestCommand, HostCommand):
         parser.add_argument("--to", default="", metavar="HOST:PATH", help="another place (default: where it was)")
         parser.add_argument("--dry-run", action="store_true", help="only list what would change")
         parser.add_argument("--delete", action="store_true", help="also delete what the generation does not have")
+        parser.add_argument("--allow-system", action="store_true", help="even into folders of the operating system")
         add_wait_options(parser)
 
     def work(self, **options: Any) -> int:
@@ -39,7 +40,7 @@ class Command(RequestCommand, HostCommand):
         host = any_host(options["host"])
         source, rest = place_in_source(host, options["path"])
         chosen = good_generation(source, options["generation"])
-        target, to_path = destination(options["to"], host)
+        target, to_path = destination(options["to"], host, allow_system=options["allow_system"])
         params = {
             "from_host": "" if target.pk == host.pk else host.name,
             "source": source.path,
@@ -48,11 +49,12 @@ class Command(RequestCommand, HostCommand):
             "to_path": to_path,
             "dry_run": options["dry_run"],
             "delete": options["delete"],
+            "allow_system": options["allow_system"],
         }
         return self.conclude([self.request("restore", target.name, target.pk, params)], options)
 
 
-def destination(text: str, host: Host) -> tuple[Host, str]:
+def destination(text: str, host: Host, *, allow_system: bool = False) -> tuple[Host, str]:
     """`HOST:PATH`, `HOST:`, `PATH` or nothing, as the host to write to and a path ("" for where it was).
 
     Raises EnrolRefused, PathRefused, or CommandError for a word that is neither.
@@ -62,4 +64,5 @@ def destination(text: str, host: Host) -> tuple[Host, str]:
     name, colon, path = ("", ":", text) if text.startswith("/") else text.partition(":")
     if not colon:
         raise CommandError(f"--to takes HOST:PATH or an absolute path, not {text!r}.", returncode=WRONG_USE)
-    return host_named(name) if name else host, encode_name(check_target(path)) if path else ""
+    place = encode_name(check_target(path, allow_system=allow_system)) if path else ""
+    return host_named(name) if name else host, place

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.conf import settings
@@ -26,6 +26,9 @@ from jobs.models import Door, Job, WorkerNode
 from jobs.services import Asker, request_cancel, request_job
 from piherder.demo.sshd import Sshd, SshdOptions
 from tests.hosts.rsync.conftest import programs_naming, wait_until
+
+if TYPE_CHECKING:
+    from pytest_django.fixtures import SettingsWrapper
 
 ASKER = Asker(Door.COMMAND, name="test")
 
@@ -150,8 +153,11 @@ def carry_out(job: Job) -> Job:
 
 
 @pytest.fixture(autouse=True)
-def this_worker(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process is a worker, and no message leaves it."""
+def this_worker(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch, settings: SettingsWrapper, tmp_path: Path
+) -> None:
+    """This process is a worker with logs of its own, and no message leaves it."""
+    settings.PIHERDER_LOGS = tmp_path / "job-logs"
     monkeypatch.setattr(hints, "_publishers", [])
     monkeypatch.setattr(retention, "clock_synchronised", lambda: True)
     me = node.become("celery@test")
@@ -172,13 +178,13 @@ MakePi = Callable[..., Pi]
 
 @pytest.fixture
 def make_pi(tmp_path: Path, root: BackupRoot, login_key: tuple[str, str]) -> Iterator[MakePi]:
-    """`make_pi(name, **options of the sshd)`."""
+    """`make_pi(name, **options of the sshd)`; with `start=False` the host is down."""
     started: list[Sshd] = []
 
-    def make(name: str = "pi1", **options: Any) -> Pi:
+    def make(name: str = "pi1", *, start: bool = True, **options: Any) -> Pi:
         server = Sshd(tmp_path / name, name, options=SshdOptions(**options))
         server.add_key(login_key[1])
-        started.append(server.start())
+        started.append(server.start() if start else server)
         key = Credential.objects.create(
             name=name, public_key=login_key[1], fingerprint="x", private_key_sealed=seal_secret(login_key[0])
         )
@@ -205,6 +211,12 @@ def make_pi(tmp_path: Path, root: BackupRoot, login_key: tuple[str, str]) -> Ite
 def pi(make_pi: MakePi) -> Pi:
     """One host."""
     return make_pi()
+
+
+@pytest.fixture
+def off_pi(make_pi: MakePi) -> Pi:
+    """One host that is down."""
+    return make_pi(start=False)
 
 
 def contents(tree: Path) -> dict[bytes, tuple[object, ...]]:

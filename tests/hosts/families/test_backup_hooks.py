@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hosts.models import Host, Source
 from jobs.models import Status
 
-from .conftest import Pi
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .conftest import Pi
 
 
 def test_hooks_run_around_the_copy(pi: Pi, tmp_path: Path) -> None:  # case C20

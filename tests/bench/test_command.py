@@ -22,7 +22,8 @@ def test_cases_are_named_behind_only() -> None:
 def test_an_unknown_case_is_refused_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse(["--only", "nothing"])
-    assert all(name in capsys.readouterr().err for name in CASES)
+    said = capsys.readouterr().err
+    assert all(name in said for name in CASES)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -18,7 +18,7 @@ from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 from django_celery_beat.schedulers import DatabaseScheduler
 
-from jobs import schedules
+from jobs import owed, schedules
 from jobs.models import BeatLease
 from jobs.monitor import Loop, Monitor
 from jobs.sweeper import Sweeper
@@ -90,7 +90,7 @@ class Firing:
         schedules.run_due()
         if time.monotonic() >= self._next_make_up:
             self._next_make_up = time.monotonic() + MAKE_UP
-            schedules.make_up()
+            owed.make_up()
 
 
 class LeaderScheduler(DatabaseScheduler):  # type: ignore[misc]  # django-celery-beat has no types

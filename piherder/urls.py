@@ -5,16 +5,42 @@ from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 from django.views.generic import RedirectView
 
+from hosts.views import generation, herd, host
+from jobs import views as jobs
 from piherder.views import Login
 
 admin.site.site_header = admin.site.site_title = "PiHerder"
 admin.site.index_title = "Administration"
 
+jobs_patterns = [
+    path("jobs/", jobs.jobs, name="jobs"),
+    path("jobs/<int:pk>/", jobs.job, name="job"),
+    path("jobs/<int:pk>/log/", jobs.job_log, name="job_log"),
+    path("jobs/<int:pk>/cancel/", jobs.cancel_job, name="cancel_job"),
+    path("jobs/<int:pk>/again/", jobs.job_again, name="job_again"),
+    path("hold/", jobs.hold_herd, name="hold"),
+    path("release/", jobs.release_herd, name="release"),
+]
+generation_patterns = [
+    path("", generation.generation, name="generation"),
+    path("restore/", generation.restore, name="restore"),
+    path("keep/", generation.keep_generation, name="keep_generation"),
+    path("let-go/", generation.let_generation_go, name="let_generation_go"),
+]
+hosts_patterns = [
+    path("hosts/", herd.hosts, name="hosts"),
+    path("herd/run/", herd.run_on_herd, name="run_on_herd"),
+    path("hosts/<str:name>/", host.host, name="host"),
+    path("hosts/<str:name>/run/", host.run_on_host, name="run_on_host"),
+    path("hosts/<str:name>/pause/", host.pause_host, name="pause_host"),
+    path("hosts/<str:name>/resume/", host.resume_host, name="resume_host"),
+    path("hosts/<str:name>/generations/<int:pk>/", include(generation_patterns)),
+]
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="jobs"), name="start"),
     path("login/", Login.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
-    path("", include("jobs.urls")),
-    path("", include("hosts.urls")),
+    *jobs_patterns,
+    *hosts_patterns,
     path("admin/", admin.site.urls),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from contextlib import suppress
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from jobs.registry import Params
 
 ADOPTED_HASH = 256 << 20  # bytes of files adopted from an interrupted run that are read again for their checksums
+FULL = (errno.ENOSPC, errno.EDQUOT)
 SMALL = 10  # a source with fewer files may shrink as it likes, unless to nothing
 
 
@@ -141,7 +143,7 @@ def _one(place: Place, source: Source, *, alone: bool) -> Copied:
         return Copied(source, failed.code, str(failed))
     except (StoreError, OSError) as error:
         place.run.log(str(error))
-        code = Failure.NO_SPACE if getattr(error, "errno", None) == 28 else Failure.ERROR
+        code = Failure.NO_SPACE if getattr(error, "errno", None) in FULL else Failure.ERROR
         return Copied(source, code, f"{source.path} could not be stored: {error}")
 
 

@@ -38,7 +38,9 @@ class ReadFacts(HostFamily):
         found = facts.parse(answer.stdout)
         if found.kernel is None and found.os.id is None:
             said = (answer.stderr or answer.stdout).strip()[:200]
-            raise JobFailed(f"The host did not answer as a Linux machine does: {said or 'nothing that could be read came back'}.")
+            raise JobFailed(
+                f"The host did not answer as a Linux machine does: {said or 'nothing that could be read came back'}."
+            )
         patiently(lambda: store(run.host_id or 0, found), run.check_cancel)
         return Summary(facts.one_line(found), {"warnings": facts.warnings(found), "problems": list(found.problems)})
 

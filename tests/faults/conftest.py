@@ -8,7 +8,7 @@ import pytest
 
 from jobs.models import Job, Status
 from piherder import env
-from tests.faults import families, matter
+from tests.faults import matter
 from tests.faults.database import fresh_database
 from tests.faults.herd import Herd
 from tests.faults.leftovers import leftovers
@@ -41,7 +41,6 @@ def shared_herd(
     tmp_path_factory: pytest.TempPathFactory, worker_name: str, django_db_blocker: DjangoDbBlocker
 ) -> Iterator[Herd]:
     """The herd that most faults meet; its processes are started when a test needs them."""
-    families.install()
     folder = tmp_path_factory.mktemp("herd")
     with fresh_database(env.text("DATABASE_URL"), f"faults_{worker_name}", folder) as url:
         herd = Herd(folder, url)

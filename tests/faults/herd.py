@@ -11,12 +11,13 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import redis
+from django.conf import settings
 from django.db import Error as DatabaseFault
 from django.db import connection
 from kombu import pools
 
 from hosts.models import Credential, Host
-from jobs import mutex, registry, services, tasks
+from jobs import mutex, registry, services
 from jobs.models import ACTIVE, Door, Job, JobEvent, Lane, Status, WorkerNode
 from jobs.services import Asker
 from piherder import env
@@ -24,6 +25,7 @@ from piherder.celery import app
 from piherder.house import stack
 from piherder.house.folder import CLONE
 from piherder.house.servers import PrivateRedis
+from tests.faults import families
 from tests.faults.database import connected, migrate
 from tests.faults.gate import FileGate
 from tests.faults.process import Process
@@ -71,25 +73,36 @@ class Herd:
 
     # --- processes -----------------------------------------------------------------------------------------------
 
-    def worker(self, name: str = "alpha", slots: int = 2, **changes: str) -> Process:
-        """A running worker of that name that is ready for work; started when it does not run."""
-        argv = [*WORKER, str(slots), "-n", f"{name}@faults"]
-        return self._ensure(name, argv, changes, lambda p: " ready." in p.output and self.beats(p) > 0)
+    def worker(self, name: str = "alpha", **changes: str) -> Process:
+        """A running worker with two slots that is ready for work; started when it does not run."""
+        return self.workers(name, **changes)[0]
+
+    def workers(self, *names: str, **changes: str) -> list[Process]:
+        """Several, started at the same time."""
+        found = [self._launch(name, [*WORKER, "2", "-n", f"{name}@faults"], changes) for name in names]
+        return [self._ready(process, self._takes_work) for process in found]
+
+    def _takes_work(self, process: Process) -> bool:
+        return " ready." in process.output and self.beats(process) > 0
 
     def starting(self, name: str = "alpha", label: str = "second", **changes: str) -> Process:
         """A worker that was just started under `name`, whether one of that name runs or not."""
         argv = [*WORKER, "1", "-n", f"{name}@faults"]
         return self._spawn(label, argv, changes)
 
-    def beat(self, name: str = "beat", **changes: str) -> Process:
+    def beat(self) -> Process:
         """A running beat; whether it leads is another question."""
-        argv = [*CELERY, "beat", "-l", "INFO", "--pidfile="]
-        return self._ensure(name, argv, changes, lambda p: "beat: Starting" in p.output)
+        return self.schedulers("beat")[0]
+
+    def schedulers(self, *names: str) -> list[Process]:
+        """Several beats, started at the same time."""
+        found = [self._launch(name, [*CELERY, "beat", "-l", "INFO", "--pidfile="], {}) for name in names]
+        return [self._ready(process, lambda p: "beat: Starting" in p.output) for process in found]
 
     def web(self, port: int) -> Process:
         """A running web process on loopback."""
-        argv = list(stack.web_command(stack.Options(self.folder, port=port)))
-        return self._ensure("web", argv, {}, lambda p: "Booting worker" in p.output)
+        process = self._launch("web", list(stack.web_command(stack.Options(self.folder, port=port))), {})
+        return self._ready(process, lambda p: "Booting worker" in p.output)
 
     def _spawn(self, name: str, argv: list[str], changes: dict[str, str]) -> Process:
         old = self.processes.get(name)
@@ -99,11 +112,12 @@ class Herd:
         process.start()
         return process
 
-    def _ensure(self, name: str, argv: list[str], changes: dict[str, str], ready: Callable[[Process], bool]) -> Process:
+    def _launch(self, name: str, argv: list[str], changes: dict[str, str]) -> Process:
         process = self.processes.get(name)
-        if process is None or not process.running:
-            process = self._spawn(name, argv, changes)
-        self.until(lambda: ready(process), f"{name} is ready")
+        return process if process is not None and process.running else self._spawn(name, argv, changes)
+
+    def _ready(self, process: Process, ready: Callable[[Process], bool]) -> Process:
+        self.until(lambda: ready(process), f"{process.name} is ready")
         return process
 
     def beats(self, process: Process) -> int:
@@ -250,25 +264,25 @@ class Herd:
     @contextmanager
     def entered(self, blocker: DjangoDbBlocker) -> Iterator[None]:
         """This process is a door of the herd: its database, its broker, its hosts."""
-        before = registry._gate[:]
+        gate, kinds = registry._gate[:], dict(registry._families)
+        address, broker = settings.PIHERDER_REDIS_URL, str(app.conf.broker_url)
         with blocker.unblock(), connected(self.url):
+            families.install()
             registry.install_gate(FileGate(self.control))
-            switch_broker(self.redis.url)
+            switch_broker(self.redis.url, "redis+socket://" + self.redis.url.removeprefix("unix://"))
             try:
                 yield
             finally:
-                registry._gate[:] = before
-                switch_broker(env.redis_url())
+                registry._gate[:] = gate
+                registry._families.clear()
+                registry._families.update(kinds)
+                switch_broker(address, broker)
 
 
-def switch_broker(url: str) -> None:
-    """Let this process publish to, and ask, the Redis at `url`."""
-    from django.conf import settings
-
-    tasks.broker().close()
+def switch_broker(address: str, broker: str) -> None:
+    """Let this process ask the Redis at `address` and publish to the one at `broker`, Celery's spelling."""
     mutex.client.cache_clear()
-    settings.PIHERDER_REDIS_URL = url
-    spelled = "redis+socket://" + url.removeprefix("unix://") if url.startswith("unix://") else url
+    settings.PIHERDER_REDIS_URL = address
     pools.reset()
-    app.conf.update(broker_url=spelled)
+    app.conf.update(broker_url=broker)
     vars(app)["_pool"] = vars(app.amqp)["_producer_pool"] = None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LONGEST_HALT = 60.0
-# point, module, function, before or after the call
+# point, module, function; before the call, after it, or always after it, also when it raised
 POINTS = (
     ("publish:before", "tasks", "publish", "before"),
     ("publish:after", "tasks", "publish", "after"),
@@ -31,6 +31,7 @@ POINTS = (
     ("finish:begin", "transitions", "finish", "before"),
     ("finish:inside", "transitions", "_end", "after"),
     ("finish:done", "transitions", "finish", "after"),
+    ("finish:over", "transitions", "finish", "always"),
     ("fire:opened", "schedules", "open_fire", "after"),
 )
 
@@ -59,13 +60,17 @@ def halt(until: Path) -> None:
 
 
 def wrapped(function: Callable[..., Any], order: Path, when: str) -> Callable[..., Any]:
-    """`function` with the point before or after it."""
+    """`function` with its point."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if when == "before":
             strike(order)
-        answer = function(*args, **kwargs)
+        try:
+            answer = function(*args, **kwargs)
+        finally:
+            if when == "always":
+                strike(order)
         if when == "after":
             strike(order)
         return answer

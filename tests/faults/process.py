@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -69,6 +70,11 @@ class Process:
         """The whole group goes on."""
         if self._process is not None:
             processes.signal_group(self._process, signal.SIGCONT)
+
+    def thaw_children(self) -> None:
+        """Its pool goes on while the process itself stands still."""
+        for pid in self.children:
+            os.kill(pid, signal.SIGCONT)
 
     def wait(self, seconds: float = 30.0) -> int:
         """Its exit code. Raises TimeoutExpired when it has not ended by then."""

@@ -57,7 +57,7 @@ def fired_once(herd: Herd, schedule: PeriodicTask) -> Job:
 
 def test_two_beats_fire_once(herd: Herd, overdue: PeriodicTask) -> None:
     herd.worker()
-    first, second = herd.beat("one"), herd.beat("two")
+    first, second = herd.schedulers("one", "two")
     leader(herd, first, second)
     enable(overdue)
     assert fired_once(herd, overdue).status == Status.SUCCEEDED
@@ -65,7 +65,7 @@ def test_two_beats_fire_once(herd: Herd, overdue: PeriodicTask) -> None:
 
 def test_the_stand_by_takes_over(herd: Herd, overdue: PeriodicTask) -> None:
     herd.worker()
-    first, second = herd.beat("one"), herd.beat("two")
+    first, second = herd.schedulers("one", "two")
     leads = leader(herd, first, second)
     leads.kill()
     enable(overdue)
@@ -76,7 +76,7 @@ def test_the_stand_by_takes_over(herd: Herd, overdue: PeriodicTask) -> None:
 @pytest.mark.parametrize("point", ["fire:opened", "publish:before", "publish:after"])
 def test_killed_in_mid_fire(herd: Herd, overdue: PeriodicTask, point: str) -> None:
     herd.worker()
-    first, second = herd.beat("one"), herd.beat("two")
+    first, second = herd.schedulers("one", "two")
     leads = leader(herd, first, second)
     herd.order(point, "self")
     enable(overdue)
@@ -87,7 +87,7 @@ def test_killed_in_mid_fire(herd: Herd, overdue: PeriodicTask, point: str) -> No
 
 def test_a_frozen_leader_does_not_fire_when_it_wakes(herd: Herd, overdue: PeriodicTask) -> None:
     herd.worker()
-    first, second = herd.beat("one"), herd.beat("two")
+    first, second = herd.schedulers("one", "two")
     leads = leader(herd, first, second)
     holder = BeatLease.objects.get(pk=1).holder
     leads.freeze()

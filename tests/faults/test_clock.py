@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.parametrize("hours", [3, -3])]
 
 
 def test_nobody_is_taken_for_dead(herd: Herd, hours: int) -> None:
-    worker, other = herd.worker(), herd.worker("beta")
+    worker, other = herd.workers("alpha", "beta")
     beat = herd.beat()
     job = COPY.working(herd, seconds=6)
     herd.shift_clock(hours)

@@ -12,7 +12,6 @@ from django.db import connection, transaction
 from jobs.models import Job, Status, WorkerNode
 from piherder import env
 from piherder.house.postgres import PrivatePostgres
-from tests.faults import families
 from tests.faults.conftest import visit
 from tests.faults.herd import Herd
 from tests.faults.matter import COPY, SLEEP
@@ -63,7 +62,6 @@ def own_server() -> Iterator[PrivatePostgres]:
 @pytest.fixture(scope="module")
 def own_herd_of_module(own_server: PrivatePostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Herd]:
     """A herd on that server."""
-    families.install()
     herd = Herd(tmp_path_factory.mktemp("own"), own_server.url)
     try:
         yield herd

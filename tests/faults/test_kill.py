@@ -82,7 +82,7 @@ def test_worker_that_stays_away_with_only_beat_left(herd: Herd) -> None:
 
 
 def test_a_queued_job_outlives_its_worker(herd: Herd) -> None:
-    worker = herd.worker(slots=2)
+    worker = herd.worker()
     held = [herd.works(herd.ask(seconds=60)) for _ in range(2)]
     queued = herd.ask()
     worker.kill()

@@ -73,6 +73,7 @@ def test_a_stop_that_becomes_a_kill_fails_the_job_as_lost(herd: Herd) -> None:
 def test_a_frozen_worker_loses_its_job_and_writes_nothing_late(herd: Herd, work: Matter) -> None:
     worker = herd.worker()
     herd.order("finish:begin", "halt")
+    herd.order("finish:over", "halt")
     job = work.ask(herd)
     herd.until(lambda: herd.struck("finish:begin"), "about to finish")
     herd.worker("beta")
@@ -80,10 +81,12 @@ def test_a_frozen_worker_loses_its_job_and_writes_nothing_late(herd: Herd, work:
     herd.go_on("finish:begin")
     lost = herd.ended(job)
     assert lost.failure == Failure.WORKER_LOST
-    worker.thaw()
-    assert worker.wait() == EXIT_BURIED
+    worker.thaw_children()
+    herd.until(lambda: herd.struck("finish:over"), "the late finish was tried")
     after = Job.objects.get(pk=job.pk)
     assert (after.status, after.finished_at) == (Status.FAILED, lost.finished_at)
+    worker.thaw()
+    assert worker.wait() == EXIT_BURIED
 
 
 def test_a_buried_worker_comes_back_with_its_supervisor(herd: Herd) -> None:

@@ -42,17 +42,8 @@ def send(client: Client, model: str, pk: int | None = None, **data: Any) -> str:
 
 def as_form(host: Host, **changes: Any) -> dict[str, Any]:
     """What the form of a host sends."""
-    names = (
-        "name",
-        "address",
-        "port",
-        "user",
-        "bandwidth_kib",
-        "keep_last",
-        "keep_daily",
-        "keep_weekly",
-        "keep_monthly",
-    )
+    keeps = ("keep_last", "keep_daily", "keep_weekly", "keep_monthly")
+    names = ("name", "address", "port", "user", "bandwidth_kib", *keeps)
     fields = {name: getattr(host, name) for name in names}
     return {**fields, "credential": host.credential_id, "backup_limit": "02:00:00", **EMPTY, **changes}
 

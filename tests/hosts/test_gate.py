@@ -112,7 +112,7 @@ def test_a_host_key_nobody_accepted_is_named_as_such(host: Host) -> None:
 
 def test_a_secret_of_another_master_key_is_refused_in_words_and_noted(host: Host) -> None:
     Credential.objects.update(private_key_sealed="of another key")
-    with pytest.raises(HostRefused, match="put back the master.key") as refused:
+    with pytest.raises(HostRefused, match=r"put back the master\.key") as refused:
         Gate().open(host.pk, no_check)
     host.refresh_from_db()
     assert (refused.value.code, "master.key" in host.last_error) == (Failure.REFUSED, True)

@@ -9,7 +9,7 @@ import pytest
 from hosts.vault import SealBroken, seal, unseal
 
 if TYPE_CHECKING:
-    from pytest_django.fixtures import SettingsWrapper
+    from pytest_django.fixtures import Settings
 
 
 @pytest.mark.parametrize("secret", ["S3cr3t$x", "grün\nzwei Zeilen", "x" * 10_000])
@@ -27,7 +27,7 @@ def test_a_seal_shows_nothing_and_is_never_the_same_twice() -> None:
     assert "S3cr3t" not in first
 
 
-def test_another_master_key_opens_nothing(settings: SettingsWrapper) -> None:  # case E01
+def test_another_master_key_opens_nothing(settings: Settings) -> None:  # case E01
     sealed = seal("S3cr3t")
     settings.PIHERDER_MASTER_KEYS = ["another key"]
     with pytest.raises(SealBroken, match=r"put back the master\.key") as broken:
@@ -35,7 +35,7 @@ def test_another_master_key_opens_nothing(settings: SettingsWrapper) -> None:  #
     assert broken.value.__suppress_context__
 
 
-def test_an_older_master_key_still_opens_and_the_first_seals(settings: SettingsWrapper) -> None:
+def test_an_older_master_key_still_opens_and_the_first_seals(settings: Settings) -> None:
     settings.PIHERDER_MASTER_KEYS = ["old"]
     sealed = seal("S3cr3t")
     settings.PIHERDER_MASTER_KEYS = ["new", "old"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.utils import timezone
@@ -13,6 +13,7 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from jobs import schedules
 from jobs.models import ScheduleFire
 
+NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 _numbers = itertools.count(1)
 
 
@@ -38,3 +39,10 @@ def make_schedule(wish: dict[str, Any] | None = None, *, cron: str = "", zone: s
 def make_fire(schedule: PeriodicTask | None = None, **fields: Any) -> ScheduleFire:
     """A fire of a schedule, due now."""
     return ScheduleFire.objects.create(schedule=schedule or make_schedule(), **{"due_at": timezone.now(), **fields})
+
+
+def fired(wish: dict[str, Any]) -> ScheduleFire:
+    """The fire of a schedule with this wish."""
+    make_schedule(wish, last_run_at=NOON)
+    (fire,) = schedules.run_due(NOON + timedelta(minutes=10))
+    return fire

@@ -15,7 +15,7 @@ from tests.factories import change, make_host, make_job, make_node
 if TYPE_CHECKING:
     from django.test import Client
     from pytest_django import DjangoAssertNumQueries
-    from pytest_django.fixtures import SettingsWrapper
+    from pytest_django.fixtures import Settings
 
     from hosts.models import Host
 
@@ -112,7 +112,7 @@ def test_a_wait_out_of_bounds_is_refused(boss: Client) -> None:
     assert EngineSettings.load().host_wait_sec == 1800
 
 
-def test_the_environment_locks_the_wait_with_words(boss: Client, settings: SettingsWrapper) -> None:
+def test_the_environment_locks_the_wait_with_words(boss: Client, settings: Settings) -> None:
     settings.PIHERDER_EXCLUSIVE_HOST_WAIT_SEC = 99
     EngineSettings.objects.create(pk=1)
     address = reverse("admin:jobs_enginesettings_change", args=[1])

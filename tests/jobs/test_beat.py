@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs import beat, schedules
+from jobs import beat, owed, schedules
 from jobs.beat import SILENT, VALID, Firing, Lease
 from jobs.models import BeatLease, Job
 from tests.jobs.schedule_rows import make_fire, make_schedule
@@ -151,7 +151,7 @@ def test_a_leader_looks_once_for_what_was_begun(leader: Lease) -> None:
 
 def test_what_is_owed_is_looked_for_once_a_minute(leader: Lease, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[float] = []
-    monkeypatch.setattr(schedules, "make_up", lambda: looks.append(clock.now))
+    monkeypatch.setattr(owed, "make_up", lambda: looks.append(clock.now))
     live(clock, 130, leader.turn, Firing(leader).turn)
     assert [int(b - a) for a, b in pairwise(looks)] == [60, 60]
 

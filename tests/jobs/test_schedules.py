@@ -11,20 +11,17 @@ import pytest
 from django.utils import timezone
 from django_celery_beat.models import ClockedSchedule, PeriodicTask
 
-from jobs import schedules, services
-from jobs.models import Door, Failure, Job, ScheduleFire, Status
-from jobs.schedules import crontab_row, due_since, ensure, make_up, offset, resume_fires, run_due
-from jobs.services import Asker
-from tests.factories import change, make_host, make_job, running_on
+from jobs import schedules
+from jobs.models import Door, Job, ScheduleFire
+from jobs.schedules import crontab_row, due_since, ensure, offset, resume_fires, run_due
+from tests.factories import make_host, make_job
 from tests.jobs.kinds import Look
-from tests.jobs.schedule_rows import make_fire, make_schedule
+from tests.jobs.schedule_rows import NOON, fired, make_fire, make_schedule
 
 if TYPE_CHECKING:
     from hosts.models import Host
-    from jobs.node import Me
 
 pytestmark = pytest.mark.django_db
-NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
@@ -40,7 +37,7 @@ def dues(cron: str, zone: str, start: datetime, end: datetime, step: timedelta =
     return found
 
 
-# --- due times ---------------------------------------------------------------------------------------------------
+# --- due times --------------------------------------------------------------------------------------------------------
 
 
 def test_a_cron_line_is_meant_in_its_zone() -> None:
@@ -96,7 +93,7 @@ def test_a_bad_cron_line_is_refused_in_words(cron: str, words: str) -> None:
         crontab_row(cron)
 
 
-# --- firing ------------------------------------------------------------------------------------------------------
+# --- firing -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_due_schedule_starts_its_job() -> None:
@@ -198,13 +195,7 @@ def test_a_schedule_that_is_wrong_keeps_no_other_from_its_time(kwargs: str) -> N
     assert [job.kind for job in Job.objects.all()] == ["chore"]
 
 
-# --- one schedule, many hosts ------------------------------------------------------------------------------------
-
-
-def fired(wish: dict[str, Any]) -> ScheduleFire:
-    make_schedule(wish, last_run_at=NOON)
-    (fire,) = run_due(NOON + 10 * MINUTE)
-    return fire
+# --- one schedule, many hosts -----------------------------------------------------------------------------------------
 
 
 def test_a_schedule_for_all_hosts_starts_one_job_each(host: Host) -> None:
@@ -250,103 +241,7 @@ def test_an_old_fire_is_not_carried_on() -> None:
     assert not Job.objects.exists()
 
 
-# --- what is owed ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def paused(host: Host) -> Host:
-    type(host).objects.update(paused_at=timezone.now())
-    return host
-
-
-def resume(host: Host) -> None:
-    type(host).objects.update(paused_at=None)
-
-
-def test_a_paused_host_is_owed_its_run(paused: Host) -> None:
-    fire = fired({"kind": "copy", "host_id": paused.pk})
-    assert (fire.owed, Job.objects.count()) == ([paused.pk], 0)
-    assert make_up() == []
-
-
-def test_what_was_missed_in_a_pause_is_made_up_for_once(paused: Host) -> None:
-    for _ in range(3):
-        make_fire(make_schedule({"kind": "copy", "host_id": paused.pk}), owed=[paused.pk])
-    resume(paused)
-    (job,) = make_up()
-    assert (job.kind, job.host_id, job.door) == ("copy", paused.pk, Door.SCHEDULE)
-    assert make_up() == []
-    assert not ScheduleFire.objects.exclude(owed=[]).exists()
-
-
-def test_what_is_owed_stays_owed_while_a_lane_is_busy(host: Host) -> None:
-    fire = make_fire(make_schedule({"kind": "look", "host_id": host.pk}), owed=[host.pk])
-    blocker = make_job("wide", host)
-    assert make_up() == []
-    change(blocker, status=Status.FAILED, finished_at=timezone.now()).lanes.all().delete()
-    assert [job.fire_id for job in make_up()] == [fire.pk]
-
-
-def test_a_run_since_then_settles_the_debt(host: Host) -> None:
-    make_fire(make_schedule({"kind": "look", "host_id": host.pk}), owed=[host.pk])
-    make_job("look", host)
-    assert make_up() == []
-
-
-def test_a_debt_of_a_schedule_that_cannot_be_read_is_dropped(host: Host) -> None:
-    make_fire(make_schedule(kwargs="{"), owed=[host.pk])
-    assert make_up() == []
-    assert not ScheduleFire.objects.exclude(owed=[]).exists()
-
-
-def test_a_held_herd_is_owed_and_made_up_for_after(host: Host) -> None:
-    services.hold("", asker=Asker(Door.PAGE))
-    assert fired({"kind": "copy", "host_id": host.pk}).owed == [host.pk]
-    assert make_up() == []
-    services.release()
-    ScheduleFire.objects.update(fired_at=timezone.now())
-    assert len(make_up()) == 1
-
-
-def unreachable(host: Host, kind: str = "copy", **fields: Any) -> Job:
-    job = make_job(kind, host, fire_id=make_fire().pk)
-    end = {"status": Status.FAILED, "failure": Failure.HOST_UNREACHABLE, "finished_at": timezone.now(), **fields}
-    change(job, **end).lanes.all().delete()
-    return job
-
-
-def seen(host: Host) -> None:
-    type(host).objects.update(last_seen=timezone.now() + MINUTE)
-
-
-def test_a_copy_missed_while_the_host_was_off_is_made_up_for_once(host: Host) -> None:
-    unreachable(host)
-    assert make_up() == []
-    seen(host)
-    assert [job.host_id for job in make_up()] == [host.pk]
-    assert make_up() == []
-
-
-def test_a_kind_that_does_not_catch_up_does_not(host: Host) -> None:
-    unreachable(host, "look")
-    seen(host)
-    assert make_up() == []
-
-
-def test_a_person_s_job_is_not_repeated(host: Host) -> None:
-    unreachable(host, fire=None)
-    seen(host)
-    assert make_up() == []
-
-
-def test_a_newer_run_stands_for_the_missed_one(host: Host, me: Me) -> None:
-    unreachable(host)
-    running_on(me, make_job("copy", host))
-    seen(host)
-    assert make_up() == []
-
-
-# --- rows --------------------------------------------------------------------------------------------------------
+# --- rows -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_default_schedule_is_made_once_and_never_overwritten() -> None:

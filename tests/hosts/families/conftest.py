@@ -28,7 +28,7 @@ from piherder.demo.sshd import Sshd, SshdOptions
 from tests.hosts.rsync.conftest import programs_naming, wait_until
 
 if TYPE_CHECKING:
-    from pytest_django.fixtures import SettingsWrapper
+    from pytest_django.fixtures import Settings
 
 ASKER = Asker(Door.COMMAND, name="test")
 
@@ -44,7 +44,7 @@ def fill(folder: Path, files: int = 30) -> Path:
     (folder / "-dash").write_text("dash")
     os.setxattr(folder / "-dash", "user.note", b"kept")
     with (folder / "sparse").open("wb") as handle:
-        handle.truncate(20 << 20)
+        handle.truncate(4 << 20)
     return folder
 
 
@@ -119,12 +119,13 @@ def shelve(source: Source, root: BackupRoot, data: Path, **fields: Any) -> Gener
 @contextmanager
 def meanwhile(ready: Callable[[], bool], action: Callable[[], object]) -> Iterator[None]:
     """Call `action` from another thread as soon as `ready` says so, while the block runs."""
-    did: list[object] = []
+    did: list[bool] = []
 
     def watch() -> None:
         try:
             if wait_until(ready, 30):
-                did.append(action())
+                action()
+                did.append(True)
         finally:
             connections.close_all()
 
@@ -152,10 +153,8 @@ def carry_out(job: Job) -> Job:
     return job
 
 
-@pytest.fixture(autouse=True)
-def this_worker(
-    transactional_db: None, monkeypatch: pytest.MonkeyPatch, settings: SettingsWrapper, tmp_path: Path
-) -> None:
+@pytest.fixture
+def this_worker(transactional_db: None, monkeypatch: pytest.MonkeyPatch, settings: Settings, tmp_path: Path) -> None:
     """This process is a worker with logs of its own, and no message leaves it."""
     settings.PIHERDER_LOGS = tmp_path / "job-logs"
     monkeypatch.setattr(hints, "_publishers", [])
@@ -165,7 +164,7 @@ def this_worker(
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> BackupRoot:
+def root(this_worker: None, tmp_path: Path) -> BackupRoot:
     """A marked default root."""
     row = BackupRoot.objects.create(path=str(tmp_path / "root"), is_default=True)
     Path(row.path).mkdir()

@@ -44,6 +44,7 @@ def test_an_unchanged_file_is_linked_and_a_changed_one_is_not(pi: Pi) -> None:
     (pi.data / "sub" / "file 3").write_text("new")
     pi.run("backup")
     first, second = map(tree, pi.good())
+    assert (pi.good()[1].changed_files, pi.good()[1].changed_bytes) == (1, 3)
     assert (first / "sub/file 4").stat().st_ino == (second / "sub/file 4").stat().st_ino
     assert (first / "sub/file 3").read_text() != (second / "sub/file 3").read_text() == "new"
 

@@ -13,6 +13,7 @@ from hosts.models import Generation, Source
 from hosts.store.layout import MANIFEST, TREE
 from hosts.store.lock import host_folder
 from jobs.models import Failure, Status, WaitingOn
+from tests.hosts.store.build import fill_disk
 
 from .conftest import shelve
 
@@ -117,7 +118,7 @@ def test_what_a_killed_run_left_in_scratch_goes(off_pi: Pi) -> None:
 
 def test_a_full_disk_is_no_damage(off_pi: Pi, full_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = off_pi.keep()
-    (full_disk / "taken").write_bytes(bytes((70 << 20) - (64 << 10)))
+    fill_disk(full_disk)
     monkeypatch.setattr(backup_verify, "SCRATCH", os.path.relpath(full_disk, off_pi.folder.parent) + "/s-")
     job = verify(off_pi, 0.1)
     assert (job.failure, fresh(kept).verify_problem) == (Failure.NO_SPACE, "")

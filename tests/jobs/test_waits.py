@@ -1,0 +1,204 @@
+"""Waiting costs no slot: for a host, probed when due, and for the lock, oldest first; and no wait is for ever."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.utils import timezone
+
+from jobs import sweeper
+from jobs.models import EngineSettings, Failure, Job, Lane, Status, WaitingOn
+from jobs.sweeper import Sweeper
+from jobs.waits import host_wait, is_due, take_probe
+from tests.factories import (
+    change,
+    fence,
+    make_host,
+    make_job,
+    running_on,
+    waiting_on,
+)
+from tests.jobs.looks import again, ago, queue, state
+
+if TYPE_CHECKING:
+    from pytest_django.fixtures import Settings
+
+    from hosts.models import Host
+    from jobs.node import Me
+    from tests.jobs.gate import FakeGate
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def sleeper(transactional_db: None, host: Host) -> Job:
+    """Logins are made by threads with connections of their own: they see what was committed."""
+    return waiting_on(WaitingOn.HOST, make_job("copy", host))
+
+
+def test_a_host_that_answers_wakes_its_job(sleeper: Job, gate: FakeGate) -> None:
+    since = sleeper.waiting_since
+    Sweeper().tend()
+    assert (again(sleeper).waiting_on, sleeper.waiting_since, queue()) == (WaitingOn.WORKER, since, 1)
+    assert [session.closed for session in gate.sessions] == [1]
+
+
+def test_a_host_that_refuses_wakes_its_job_to_say_so(sleeper: Job, gate: FakeGate, host: Host) -> None:
+    gate.refuses[host.pk] = Failure.AUTH_FAILED
+    Sweeper().tend()
+    assert again(sleeper).waiting_on == WaitingOn.WORKER
+
+
+def test_a_fault_of_ours_wakes_the_job_to_show_it(sleeper: Job, gate: FakeGate) -> None:
+    gate.broken = True
+    Sweeper().tend()
+    assert again(sleeper).waiting_on == WaitingOn.WORKER
+
+
+@pytest.mark.parametrize("where", ["down", "mute"])
+def test_a_host_that_stays_away_is_asked_again_later(sleeper: Job, gate: FakeGate, host: Host, where: str) -> None:
+    getattr(gate, where).add(host.pk)
+    Sweeper().tend()
+    assert again(sleeper).waiting_on == WaitingOn.HOST
+    assert (sleeper.next_probe_at or ago()) > ago(seconds=-25)
+    assert sleeper.waiting_why.startswith("The host does not answer")
+
+
+def test_two_sweepers_probe_once(sleeper: Job, gate: FakeGate, host: Host) -> None:
+    gate.down.add(host.pk)
+    Sweeper().tend()
+    Sweeper().tend()
+    assert gate.probed == [host.pk]
+
+
+def test_of_two_that_saw_it_due_one_probes(sleeper: Job) -> None:
+    mine, theirs = Job.objects.get(pk=sleeper.pk), Job.objects.get(pk=sleeper.pk)
+    pause = timedelta(seconds=30)
+    assert [take_probe(mine, pause), take_probe(theirs, pause)] == [True, False]
+
+
+def test_hosts_are_probed_all_at_once(gate: FakeGate) -> None:
+    for _ in range(3):
+        other = make_host()
+        gate.down.add(other.pk)
+        waiting_on(WaitingOn.HOST, make_job("work", other))
+    Sweeper().tend()
+    assert gate.probed == sorted(gate.down)
+
+
+def test_a_wait_that_is_over_is_probed_once_more_and_then_failed(sleeper: Job, gate: FakeGate, host: Host) -> None:
+    gate.down.add(host.pk)
+    change(sleeper, waiting_since=ago(minutes=31))
+    Sweeper().tend()
+    assert state(sleeper) == (Status.FAILED, Failure.HOST_UNREACHABLE)
+    assert sleeper.error.startswith(f"{host.name} did not answer for 30 min: ")
+    assert not Lane.objects.exists()
+
+
+def test_a_host_that_comes_back_at_the_last_moment_is_in_time(sleeper: Job) -> None:
+    change(sleeper, waiting_since=ago(minutes=31))
+    Sweeper().tend()
+    assert again(sleeper).waiting_on == WaitingOn.WORKER
+
+
+@pytest.mark.parametrize("hours", [3, -3])
+def test_a_clock_that_jumps_neither_ends_nor_stretches_a_wait(
+    sleeper: Job, gate: FakeGate, host: Host, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    gate.down.add(host.pk)
+    change(sleeper, waiting_since=ago(minutes=10))
+    now = timezone.now() + timedelta(hours=hours)
+    monkeypatch.setattr(timezone, "now", lambda: now)
+    Sweeper().tend()
+    assert again(sleeper).status == Status.PENDING
+    assert abs(now - (sleeper.waiting_since or now) - timedelta(minutes=10)) < timedelta(minutes=1)
+
+
+def test_the_limit_is_read_anew_and_the_environment_locks_it(settings: Settings) -> None:
+    assert host_wait() == timedelta(minutes=30)
+    EngineSettings.objects.create(pk=1, host_wait_sec=60)
+    assert host_wait() == timedelta(minutes=1)
+    settings.PIHERDER_EXCLUSIVE_HOST_WAIT_SEC = 90
+    assert host_wait() == timedelta(seconds=90)
+
+
+def test_a_held_herd_is_not_probed(sleeper: Job, gate: FakeGate) -> None:
+    EngineSettings.objects.create(pk=1, held_at=timezone.now())
+    Sweeper().tend()
+    assert gate.probed == []
+
+
+def test_a_due_time_far_ahead_is_due() -> None:
+    now = timezone.now()
+    assert is_due(now + timedelta(hours=3), now)
+    assert not is_due(now + timedelta(seconds=29), now)
+
+
+def locked(kind: str, host: Host, age: float, **fields: Any) -> Job:
+    job = make_job(kind, host, **fields)
+    return waiting_on(WaitingOn.LOCK, job, waiting_since=ago(seconds=age))
+
+
+def woken() -> list[int]:
+    return list(Job.objects.filter(waiting_on=WaitingOn.WORKER).order_by("id").values_list("pk", flat=True))
+
+
+def test_the_oldest_waiter_is_woken_and_no_other(host: Host) -> None:
+    young, old = locked("copy", host, 10), locked("bring", host, 20)
+    Sweeper().tend()
+    assert woken() == [old.pk]
+    change(young, next_probe_at=ago(seconds=1))
+    Sweeper().tend()
+    assert woken() == [old.pk]
+
+
+def test_nobody_is_woken_while_the_fence_stands(host: Host, me: Me) -> None:
+    fence(running_on(me, make_job("bring", host)))
+    locked("copy", host, 10)
+    Sweeper().tend()
+    assert woken() == []
+
+
+def test_an_older_waiter_that_is_not_due_yet_is_not_overtaken(host: Host) -> None:
+    locked("copy", host, 10)
+    change(locked("bring", host, 20), next_probe_at=ago(seconds=-4))
+    Sweeper().tend()
+    assert woken() == []
+
+
+def test_a_waiter_for_two_hosts_is_not_starved(host: Host, me: Me) -> None:
+    peer = make_host()
+    fence(running_on(me, make_job("copy", peer)))
+    locked("bring", host, 20, peer_host_id=peer.pk)
+    locked("copy", host, 10)
+    Sweeper().tend()
+    assert woken() == []
+
+
+def test_waiters_of_other_hosts_are_woken_together(host: Host) -> None:
+    jobs = [locked("copy", host, 10), locked("copy", make_host(), 5)]
+    Sweeper().tend()
+    assert woken() == [job.pk for job in jobs]
+
+
+def test_a_lock_is_not_waited_for_for_ever(host: Host) -> None:
+    job = change(locked("copy", host, 10_801), waiting_why="Job 5 (bring) is copying on this host.")
+    Sweeper().tend()
+    assert state(job) == (Status.FAILED, Failure.LOCK_TIMEOUT)
+    assert job.error == "The copy lock was not free in time: Job 5 (bring) is copying on this host."
+
+
+def test_a_row_cancelled_meanwhile_is_not_woken(sleeper: Job) -> None:
+    seen = Job.objects.get(pk=sleeper.pk)
+    change(sleeper, status=Status.CANCELLED, finished_at=timezone.now())
+    sweeper._wake(seen)
+    assert queue() == 0
+
+
+def test_a_waking_uses_a_new_message(sleeper: Job) -> None:
+    old = sleeper.celery_task_id
+    Sweeper().tend()
+    assert again(sleeper).celery_task_id not in (old, uuid.UUID(int=0))

@@ -169,6 +169,11 @@ class Shell:
         return remote_key(self._transport)
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """Passwords that this connection knows, for whoever shows its output."""
+        return tuple(filter(None, (self.target.sudo_password, self.target.login_password)))
+
+    @property
     def alive(self) -> bool:
         """Whether the connection stands, as far as is known."""
         return self._transport.is_active()

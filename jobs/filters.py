@@ -26,7 +26,7 @@ class JobFilter(forms.Form):
     host = forms.ChoiceField(required=False)
     kind = forms.ChoiceField(required=False)
     status = forms.ChoiceField(required=False, label="State", choices=[ANY, ("active", "Active"), *Status.choices])
-    before = forms.IntegerField(required=False, min_value=1, widget=forms.HiddenInput)
+    before = forms.IntegerField(required=False, min_value=1, max_value=2**63 - 1, widget=forms.HiddenInput)
 
     def __init__(self, data: QueryDict) -> None:
         super().__init__(data)

@@ -80,7 +80,9 @@ class HostRefused(Exception):
 
 
 class Session(Protocol):
-    """An open connection to a host, opaque to the engine."""
+    """An open connection to a host, opaque to the engine but for `secrets`: texts that no log and no page may show."""
+
+    secrets: Sequence[str]
 
     def close(self) -> None:
         """End the connection."""

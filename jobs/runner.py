@@ -17,6 +17,7 @@ from django.db import DatabaseError, DataError, IntegrityError, transaction
 
 from jobs import logs, node, outcome, registry, transitions
 from jobs.beside import Beside
+from jobs.masks import mask_of, masked
 from jobs.models import ACTIVE, EngineSettings, Failure, Job, Lane, Status, WaitingOn, WorkerNode
 from jobs.mutex import HostMutex, RedisAway
 from jobs.patience import patiently
@@ -210,7 +211,8 @@ def _fence_holder(hosts: list[int], job: Job) -> str:
 
 
 def _work(job: Job, attempt: uuid.UUID, family: Family, held: Held, me: Me) -> None:
-    log = logs.JobLog(job.pk, first=job.log_lines)
+    mask = mask_of(held.session.secrets if held.session else ())
+    log = logs.JobLog(job.pk, first=job.log_lines, mask=mask)
     live = LiveRun(job, attempt, log, held.session)
     held.check.check = live.check_cancel
     beside = Beside(live, me.boot, job.time_limit, held.mutex)
@@ -225,7 +227,7 @@ def _work(job: Job, attempt: uuid.UUID, family: Family, held: Held, me: Me) -> N
         return
     finally:
         beside.finish()
-    _finish(live, family, end)
+    _finish(live, family, masked(end, mask) if end else None)
     if live.leave:
         raise SystemExit(0)
 

@@ -12,9 +12,10 @@ from django.views.decorators.http import require_safe
 
 from jobs import logs
 from jobs.filters import JobFilter, job_page
+from jobs.forms import HoldForm
 from jobs.log_view import look, steps
 from jobs.models import Job
-from jobs.pages import asker, changes, page, to_job
+from jobs.pages import asker, changes, first_error, page, to_job
 from jobs.services import Refused, hold, release, request_cancel, run_again
 
 if TYPE_CHECKING:
@@ -79,7 +80,11 @@ def job_again(request: HttpRequest, pk: int) -> HttpResponse:
 @changes
 def hold_herd(request: HttpRequest) -> HttpResponse:
     """Nothing new starts from now on."""
-    hold(request.POST.get("reason", "").strip(), asker=asker(request))
+    form = HoldForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, first_error(form))
+        return redirect("jobs")
+    hold(form.cleaned_data["reason"], asker=asker(request))
     messages.info(request, "The herd is on hold: nothing new starts, what runs ends by itself.")
     return redirect("jobs")
 

@@ -2,13 +2,22 @@
 
 from django.contrib import admin
 from django.contrib.auth.views import LogoutView
-from django.urls import include, path
+from django.urls import include, path, register_converter
+from django.urls.converters import StringConverter
 from django.views.generic import RedirectView
 
 from hosts.views import generation, herd, host
 from jobs import views as jobs
 from piherder.views import Login
 
+
+class HostName(StringConverter):
+    """What a host may be called, so that no other text reaches the database."""
+
+    regex = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+
+register_converter(HostName, "host")
 admin.site.site_header = admin.site.site_title = "PiHerder"
 admin.site.index_title = "Administration"
 
@@ -30,11 +39,11 @@ generation_patterns = [
 hosts_patterns = [
     path("hosts/", herd.hosts, name="hosts"),
     path("herd/run/", herd.run_on_herd, name="run_on_herd"),
-    path("hosts/<str:name>/", host.host, name="host"),
-    path("hosts/<str:name>/run/", host.run_on_host, name="run_on_host"),
-    path("hosts/<str:name>/pause/", host.pause_host, name="pause_host"),
-    path("hosts/<str:name>/resume/", host.resume_host, name="resume_host"),
-    path("hosts/<str:name>/generations/<int:pk>/", include(generation_patterns)),
+    path("hosts/<host:name>/", host.host, name="host"),
+    path("hosts/<host:name>/run/", host.run_on_host, name="run_on_host"),
+    path("hosts/<host:name>/pause/", host.pause_host, name="pause_host"),
+    path("hosts/<host:name>/resume/", host.resume_host, name="resume_host"),
+    path("hosts/<host:name>/generations/<int:pk>/", include(generation_patterns)),
 ]
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="jobs"), name="start"),

@@ -76,7 +76,9 @@ class EngineSettings(models.Model):
     held_at = models.DateTimeField(null=True, blank=True)
     held_by = models.CharField(max_length=150, blank=True, default="")
     hold_reason = models.CharField(max_length=200, blank=True, default="")
-    keep_job_days = models.PositiveIntegerField("days to keep ended jobs", default=90, validators=[MinValueValidator(1)])
+    keep_job_days = models.PositiveIntegerField(
+        "days to keep ended jobs", default=90, validators=[MinValueValidator(1)]
+    )
 
     class Meta:
         verbose_name_plural = "engine settings"

@@ -43,9 +43,8 @@ class SshdOptions:
 class Sshd:
     """One sshd in ``folder``, on 127.0.0.1 only, for the user who starts it (root or not).
 
-    It has its own configuration, host keys and authorized_keys, asks no PAM, and ends with the process that started
-    it. The port is chosen at the first start and kept. As root the account must not be locked (with “!” in
-    /etc/shadow).
+    It has its own configuration, host keys and authorized_keys, asks PAM only for a locked account (which sshd refuses
+    by itself), and ends with the process that started it. The port is chosen at the first start and kept.
     """
 
     def __init__(self, folder: Path, name: str, port: int | None = None, options: SshdOptions | None = None) -> None:
@@ -119,7 +118,8 @@ class Sshd:
         yield from (f"HostKey {self._host_key_file(kind)}" for kind in self.options.key_types)
         yield f"AuthorizedKeysFile {self._authorized}"
         yield f"PidFile {self.folder / 'sshd.pid'}"
-        yield from ("UsePAM no", "StrictModes no", "LogLevel VERBOSE", "Subsystem sftp internal-sftp", "UseDNS no")
+        yield f"UsePAM {'yes' if _is_locked(self.user) else 'no'}"
+        yield from ("StrictModes no", "LogLevel VERBOSE", "Subsystem sftp internal-sftp", "UseDNS no")
         yield from ("PermitRootLogin yes", "PasswordAuthentication no", "MaxStartups 300", "PrintMotd no")
         if _openssh_version() >= (9, 8):
             yield "PerSourcePenalties no"
@@ -232,6 +232,19 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def locked_in(shadow: str, user: str) -> bool:
+    """Whether the text of /etc/shadow locks a user's password with “!”: sshd without PAM then refuses keys as well."""
+    fields = [line.split(":") for line in shadow.splitlines()]
+    return any(words[0] == user and words[1].startswith("!") for words in fields if len(words) > 1)
+
+
+def _is_locked(user: str) -> bool:
+    """False where /etc/shadow may not be read: an sshd without root cannot ask it or PAM either."""
+    with suppress(OSError):
+        return locked_in(Path("/etc/shadow").read_text(), user)
+    return False
 
 
 def _program(name: str) -> str:

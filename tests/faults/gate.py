@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class NoSession:
     """A connection to nothing."""
 
+    secrets: tuple[str, ...] = ()
+
     def close(self) -> None:
         """Nothing to end."""
 

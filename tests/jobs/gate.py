@@ -21,6 +21,7 @@ class FakeSession:
     """A connection that counts how often it was closed."""
 
     closed: int = 0
+    secrets: tuple[str, ...] = ()
 
     def close(self) -> None:
         """Once is right."""

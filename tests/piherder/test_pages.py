@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.django_db
 STATIC = Path(settings.BASE_DIR) / "piherder" / "static" / "piherder"
 OPEN = {"login/", "logout/", "admin/login/"}
-SAMPLES = {"int:pk": "1", "str:name": "pi", "path:object_id": "1", "int:content_type_id": "1", "path:url": "x"}
+SAMPLES = {"int:pk": "1", "host:name": "pi", "path:object_id": "1", "int:content_type_id": "1", "path:url": "x"}
 
 
 def routes(resolver: URLResolver | None = None, before: str = "") -> Iterator[str]:
@@ -154,6 +154,39 @@ def test_the_hold_is_on_every_page(boss: Client, pages: list[str]) -> None:
     EngineSettings.objects.create(pk=1, held_at=timezone.now(), held_by="someone")
     for address in (*pages, "/admin/"):
         assert "The herd is on hold" in boss.get(address).content.decode()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/jobs/99999999999999999999999/",
+        "/hosts/%00/",
+        "/hosts/..%2f..%2fetc/",
+        "/hosts/pi/generations/99999999999999999999999/",
+        "/hosts/x/generations/1/",
+    ],
+)
+def test_odd_addresses_are_not_found(boss: Client, pages: list[str], address: str) -> None:
+    assert boss.get(address).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "query", ["host=%00", "before=99999999999999999999999", "status=%F0%9F%90%91", "kind=a&kind=b"]
+)
+def test_odd_filters_are_passed_over(boss: Client, query: str) -> None:
+    assert boss.get(f"/jobs/?{query}").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["%00", "..%2f..%2fetc%2fshadow", "%FF", "a" * 3000])
+def test_odd_paths_of_a_generation_are_answered_in_words(boss: Client, pages: list[str], path: str) -> None:
+    assert boss.get(f"{pages[4]}?path={path}").status_code == 200
+
+
+@pytest.mark.parametrize("address", ["/hold/", "/hosts/pi/pause/", "/hosts/pi/generations/{}/keep/"])
+def test_odd_notes_are_refused_in_words(boss: Client, pages: list[str], address: str) -> None:
+    data = {"reason": "a\x00b", "note": "a\x00b"}
+    answer = boss.post(address.format(pages[4].split("/")[-2]), data, follow=True)
+    assert "Null characters are not allowed" in answer.content.decode()
 
 
 def test_errors_are_pages_in_words(boss: Client) -> None:

@@ -6,7 +6,6 @@ import time
 
 from celery import Celery
 
-from jobs.tasks import broker
 from piherder import env
 
 QUEUE = "raw"
@@ -38,4 +37,6 @@ def kept() -> str:
 def started(published: float) -> None:
     """Says how long it took from the publisher's clock to here."""
     now = time.time()
+    from jobs.tasks import broker  # not before Celery has set up Django
+
     broker().rpush(STARTS, now - published)

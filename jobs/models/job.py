@@ -73,7 +73,8 @@ class Failure(models.TextChoices):
 class Job(models.Model):
     """One piece of work of one kind, for one host or none; this row is the truth, messages are hints.
 
-    Automaton: PENDING → (picked up: attempt set) → RUNNING → SUCCEEDED | FAILED | CANCELLED, from PENDING also to the last two,
+    Automaton: PENDING → (picked up: attempt set) → RUNNING → SUCCEEDED | FAILED | CANCELLED;
+    PENDING → CANCELLED | FAILED;
     and RUNNING → PENDING only where the family says that it has done nothing yet (`NotYet`).
     Every transition is a conditional UPDATE that names the old status and the attempt (`jobs/transitions.py`).
     """

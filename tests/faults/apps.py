@@ -15,10 +15,14 @@ class FaultsConfig(AppConfig):
         """Set the traps."""
         from jobs import registry
         from tests.faults import families, gate, points, tempo
+        from tests.faults.hosts import tempo as host_tempo
 
         control = env.data_folder() / "control"
         families.install()
-        registry.install_gate(gate.FileGate(control))
+        if not env.flag("FAULTS_REAL_HOSTS"):
+            registry.install_gate(gate.FileGate(control))
         points.install(control)
         if env.flag("FAULTS_SHORT_TIMES", default=True):
             tempo.shorten()
+        if env.flag("FAULTS_REAL_HOSTS"):
+            host_tempo.shorten()

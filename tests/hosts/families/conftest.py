@@ -6,7 +6,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,7 +89,14 @@ class Pi:
 
     def is_copying(self) -> bool:
         """Whether rsync is in the middle of the big file."""
-        return any(part.stat().st_size for part in self.folder.glob(".partial-*/tree/.big.*"))
+        return self.has_written(0)
+
+    def has_written(self, megabytes: float) -> bool:
+        """Whether rsync is so far in the big file."""
+        parts = self.folder.glob(".partial-*/tree/.big.*")
+        with suppress(FileNotFoundError):  # it was finished while we looked
+            return any(part.stat().st_size > megabytes * 1e6 for part in parts)
+        return False
 
     def slow(self, kib: int = 500, megabytes: int = 8) -> None:
         """Something to copy that takes long."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -106,15 +107,34 @@ def test_a_lost_claim_publishes_nothing(pi: Pi, monkeypatch: pytest.MonkeyPatch)
     assert (pi.good(), len(pi.partials())) == ([], 1)
 
 
+def time_is_up() -> None:
+    """What the thread beside the work sees once the limit has passed."""
+    for thread in threading.enumerate():
+        if isinstance(thread, beside.Beside):
+            thread.deadline = 0.0
+
+
+def came_to(pi: Pi, megabytes: float) -> int:
+    """The percentage that a run names whose time is up when it has written so much of the big file."""
+    with meanwhile(lambda: pi.has_written(megabytes), time_is_up):
+        job = pi.run("backup")
+    assert (job.status, job.failure) == (Status.FAILED, Failure.TIME_LIMIT)
+    percent, _, where = job.error.removeprefix("Stopped at the limit, ").partition(" % copied ")
+    assert where == f"({pi.data}); the next run goes on from there."
+    return int(percent)
+
+
 def test_a_long_backup_says_how_far_it_came_and_finishes_over_several_limited_runs(pi: Pi) -> None:
-    pi.slow(kib=1500, megabytes=7)
+    pi.slow(kib=1500)
     Source.objects.filter(pk=pi.source.pk).update(excludes=["/sparse"])
-    pi.edit(backup_limit=timedelta(seconds=3))
-    runs = [pi.run("backup")]
-    while runs[-1].failure == Failure.TIME_LIMIT and len(runs) < 8:
-        runs.append(pi.run("backup"))
-    assert (runs[0].status, runs[0].failure) == (Status.FAILED, Failure.TIME_LIMIT)
-    percent, _, where = runs[0].error.removeprefix("Stopped at the limit, ").partition(" % copied ")
-    assert (0 < int(percent) < 95, where) == (True, f"({pi.data}); the next run goes on from there.")
-    assert (runs[-1].status, runs[-1].error) == (Status.SUCCEEDED, "")
+    assert 30 < came_to(pi, 3) < 95
+    assert 60 < came_to(pi, 7) < 100
+    pi.edit(bandwidth_kib=0)
+    assert "Going on with what an interrupted run" in said(pi.run("backup"))
     assert (pi.good()[0].path / TREE / "big").read_bytes() == (pi.data / "big").read_bytes()
+
+
+def test_the_limit_of_the_host_ends_a_backup(pi: Pi) -> None:
+    pi.edit(backup_limit=timedelta(seconds=1), before_hook="sleep 30")
+    job = pi.run("backup")
+    assert (job.status, job.failure) == (Status.FAILED, Failure.TIME_LIMIT)

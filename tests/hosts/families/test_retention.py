@@ -184,14 +184,11 @@ def use_root(pi: Pi, folder: Path) -> None:
 
 
 def test_a_disk_that_is_away_is_passed_over_and_another_is_thinned(thin_pi: Pi, tmp_path: Path) -> None:
-    fill(thin_pi, 3)
+    lost = fill(thin_pi, 4)[1]
     away = BackupRoot.objects.create(path=str(tmp_path / "away"))
-    lost = Generation.objects.create(
-        source=thin_pi.source, root=away, sequence=0, folder="000000-20200101T000000Z", status="good",
-        started_at=timezone.now() - timedelta(days=9), finished_at=timezone.now(),
-    )  # fmt: skip
+    Generation.objects.filter(pk=lost.pk).update(root=away)
     job = thin(confirm="too_many")
-    assert (job.status, kept(thin_pi)) == (Status.SUCCEEDED, [2, 3])
+    assert (job.status, kept(thin_pi)) == (Status.SUCCEEDED, [2, 3, 4])
     assert "not mounted" in job.result["passed_over"][0]
     assert Generation.objects.get(pk=lost.pk).status == GenerationStatus.GOOD
 

@@ -82,7 +82,9 @@ class HostRefused(Exception):
 class Session(Protocol):
     """An open connection to a host, opaque to the engine but for `secrets`: texts that no log and no page may show."""
 
-    secrets: Sequence[str]
+    @property
+    def secrets(self) -> Sequence[str]:
+        """Texts to hide."""
 
     def close(self) -> None:
         """End the connection."""

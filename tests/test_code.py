@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from django.core.management import get_commands
 
 from jobs import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CLONE = Path(__file__).resolve().parents[1]
 TRACKED = subprocess.run(["git", "ls-files"], cwd=CLONE, capture_output=True, text=True, check=True).stdout.split()

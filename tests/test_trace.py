@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.core.management import call_command
@@ -13,8 +12,12 @@ from hosts.ssh import Shell
 from jobs import admission, hints, runner, tasks, transitions
 from jobs.management.commands import run_job
 from jobs.models import Job, Status
+from piherder.celery import app
 from tests.hosts.conftest import login_key
 from tests.hosts.families.conftest import Pi, make_pi, pi, root, this_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ("login_key", "make_pi", "pi", "root", "this_worker")  # fixtures
 
@@ -46,7 +49,7 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for place, attribute, name in HOPS:
         monkeypatch.setattr(place, attribute, note(steps, name, getattr(place, attribute)))
     monkeypatch.setattr("jobs.services.admit", admission.admit)
-    monkeypatch.setattr(tasks.current_app, "send_task", lambda name, args, **_: tasks.declared[name](*args))
+    monkeypatch.setattr(app, "send_task", lambda name, args, **_: tasks.declared[name](*args))
     monkeypatch.setattr(hints, "_publishers", [tasks.publish])
     return steps
 

@@ -110,7 +110,9 @@ def root(herd: HostHerd, tmp_path: Path) -> BackupRoot:
 
 
 @pytest.fixture
-def make_machine(herd: HostHerd, root: BackupRoot, login_key: tuple[str, str], tmp_path: Path) -> Callable[..., Machine]:
+def make_machine(
+    herd: HostHerd, root: BackupRoot, login_key: tuple[str, str], tmp_path: Path
+) -> Callable[..., Machine]:
     """`make_machine(**options of the sshd)`: a host that is up and was backed up before."""
 
     def make(**options: Any) -> Machine:

@@ -53,11 +53,13 @@ class Worker:
 
     def ready(self) -> Worker:
         """Itself, once it takes work. Raises TooSlow."""
-        pid = self.process.pid
-        until(
-            lambda: " ready." in self.log.read_text(errors="replace"), f"worker {pid} is ready: {self.log}", pause=0.1
-        )
+        until(lambda: self._said_ready() or self.process.poll() is not None, "the worker is ready", pause=0.1)
+        if not self._said_ready():
+            raise TooSlow(f"the worker ended: {processes.tail(self.log)}")
         return self
+
+    def _said_ready(self) -> bool:
+        return " ready." in self.log.read_text(errors="replace")
 
     def beating(self) -> Worker:
         """Itself, once its node's row counts. Raises TooSlow."""

@@ -102,7 +102,7 @@ class LeaderScheduler(DatabaseScheduler):  # type: ignore[misc]  # django-celery
         self.lease = Lease()
         firing = Firing(self.lease)
         self.loops = [
-            Loop("lease", RENEW, self.lease.turn, self.lease.forget),
+            Loop("lease", RENEW, self.lease.turn, self.lease.forget, durable=False),
             Loop("schedules", 2.0, firing.turn),
             *Monitor(Sweeper()).loops,
         ]

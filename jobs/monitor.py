@@ -29,12 +29,22 @@ STATEMENT_MS = 5000
 
 
 class Loop(threading.Thread):
-    """A daemon thread that calls `turn` every `period` seconds over its own connection and outlives a lost database."""
+    """A daemon thread that calls `turn` every `period` seconds over its own connection and outlives a lost database.
+
+    `durable=False`: what the turn writes may be lost in a power cut, so SQLite need not sync it to the disk.
+    """
 
     def __init__(
-        self, name: str, period: float, turn: Callable[[], None], lost: Callable[[], None] = lambda: None
+        self,
+        name: str,
+        period: float,
+        turn: Callable[[], None],
+        lost: Callable[[], None] = lambda: None,
+        *,
+        durable: bool = True,
     ) -> None:
         super().__init__(daemon=True, name=name)
+        self.durable = durable
         self.period, self.turn, self.lost = period, turn, lost
         self._end = threading.Event()
         self._limited = False
@@ -43,7 +53,7 @@ class Loop(threading.Thread):
         """Until `finish`; the pause is counted from the end of a turn."""
         while not self._end.is_set():
             try:
-                self._limit_statements()
+                self._prepare_connection()
                 self.turn()
             except DatabaseError as error:
                 logger.warning("%s: the database is away: %s", self.name, error)
@@ -63,12 +73,15 @@ class Loop(threading.Thread):
         with suppress(Exception):  # a broken connection may refuse even to be closed
             connection.close()
 
-    def _limit_statements(self) -> None:
-        """No statement of a monitor may hang on a database that froze."""
-        if self._limited or connection.vendor != "postgresql":
+    def _prepare_connection(self) -> None:
+        """No statement of a monitor may hang on a database that froze; no heartbeat need wear out an SD card."""
+        if self._limited:
             return
         with connection.cursor() as cursor:
-            cursor.execute(f"SET statement_timeout = {STATEMENT_MS}")
+            if connection.vendor == "postgresql":
+                cursor.execute(f"SET statement_timeout = {STATEMENT_MS}")
+            elif not self.durable:
+                cursor.execute("PRAGMA synchronous = NORMAL")
         self._limited = True
 
 
@@ -91,7 +104,7 @@ class Monitor:
     def __init__(self, sweeper: Sweeper, heart: Heart | None = None) -> None:
         self.loops = [Loop("watch", PERIOD, sweeper.watch, sweeper.lost_contact), Loop("sweeper", PERIOD, sweeper.tend)]
         if heart:
-            self.loops.append(Loop("heart", settings.PIHERDER_BEAT_SEC, heart.beat))
+            self.loops.append(Loop("heart", settings.PIHERDER_BEAT_SEC, heart.beat, durable=False))
 
     def start(self) -> None:
         """Start the threads."""

@@ -219,9 +219,7 @@ def discover() -> None:
     """Import every app's `families`; the test kinds only where a setting asks."""
     autodiscover_modules("families")
     if settings.PIHERDER_TEST_KINDS:
-        from jobs import test_kinds
-
-        test_kinds.install()
+        autodiscover_modules("test_kinds")
 
 
 def get(kind: str) -> Family:

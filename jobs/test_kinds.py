@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 from django import forms
 
-from jobs import registry
-from jobs.registry import Family, Summary
+from jobs.registry import Family, Run, Summary, register
 
 if TYPE_CHECKING:
     from jobs.registry import Params
-    from jobs.run import LiveRun
 
 
 class SleepForm(forms.Form):
@@ -28,6 +26,7 @@ class SleepForm(forms.Form):
     limit = forms.FloatField(required=False, min_value=0.1)
 
 
+@register
 class Noop(Family):
     """Does nothing: the cost of the engine alone."""
 
@@ -35,11 +34,12 @@ class Noop(Family):
     needs_host = False
     exclusive = False
 
-    def run(self, run: LiveRun) -> Summary:  # type: ignore[override]  # test kinds see the live run itself
+    def run(self, run: Run) -> Summary:
         """Return at once."""
         return Summary("Nothing was done.")
 
 
+@register
 class Sleep(Family):
     """Sleeps and counts its steps in a file, so that a double run can be seen."""
 
@@ -56,7 +56,7 @@ class Sleep(Family):
         """The request's own limit."""
         return timedelta(seconds=params["limit"]) if params.get("limit") else self.time_limit
 
-    def run(self, run: LiveRun) -> Summary:  # type: ignore[override]
+    def run(self, run: Run) -> Summary:
         """Sleep in steps of 0.1 s; one line of the counter file per step: job, attempt, step."""
         steps = max(1, int(run.params["seconds"] * 10))
         for number in range(run.params.get("lines") or 0):
@@ -67,13 +67,7 @@ class Sleep(Family):
             time.sleep(0.1) if run.params.get("stubborn") else run.pause(0.1)
         return Summary(f"Slept {steps / 10:.1f} s.", {"steps": steps})
 
-    def _count(self, run: LiveRun, step: int) -> None:
+    def _count(self, run: Run, step: int) -> None:
         if run.params.get("counter"):
             with Path(run.params["counter"]).open("a", encoding="ascii") as handle:
                 handle.write(f"{run.job_id} {run.attempt} {step}\n")
-
-
-def install() -> None:
-    """Register the test kinds."""
-    for cls in (Noop, Sleep):
-        registry.register(cls)

@@ -14,6 +14,7 @@ from bench import proc
 from bench.asking import ask, ended
 from bench.figures import Aim, Kind, Result, per_hour
 from bench.machines import machines
+from bench.place import scratch
 from bench.programs import until
 from jobs.models import WorkerNode
 from piherder import env
@@ -35,17 +36,16 @@ SETTLE = 15.0  # seconds until what a round left behind is written
 
 
 @contextmanager
-def stack(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`make run` in this folder, up and beating."""
+def stack(folder: Path, aside: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`make run` in this folder, up and beating; what it prints goes aside."""
     argv = [sys.executable, "-m", "piherder.house", "run", "--port", str(free_port())]
-    process = processes.spawn(argv, folder.with_name(f"{folder.name}.log"), env.child_environment(), CLONE)
+    process = processes.spawn(argv, aside / "stack.log", env.child_environment(), CLONE)
     try:
         until(lambda: bool((state := read_state(folder)) and state.address), "the stack is up", pause=0.5)
         until(WorkerNode.objects.filter(beats__gt=0).exists, "the worker beats", pause=0.5)
         yield process
     finally:
         processes.end(process, grace=60)
-        folder.with_name(f"{folder.name}.log").unlink()
 
 
 def read_all(there: Machines) -> None:
@@ -74,7 +74,7 @@ def tell(title: str, parts: dict[str, float]) -> None:
 def run(folder: Path, quick: bool) -> list[Result]:
     """Two lines."""
     minutes = 0.5 if quick else 5.0
-    with stack(folder) as process, machines(folder.with_name(f"{folder.name}-hosts"), HOSTS) as there:
+    with scratch() as aside, stack(folder, aside) as process, machines(aside, HOSTS) as there:
         read_all(there)
         pids = proc.family(process.pid)
         before = snapshot(pids)

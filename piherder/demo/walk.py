@@ -67,7 +67,8 @@ def tell_end(story: Story, stage: PlainStage, rows: list[Row]) -> None:
     stage.table(rows)
     for name, found in generations(story):
         stage.say("")
-        stage.say(f"Generations of {name} in {found[-1].path.parent}", "bold")
+        stage.say(f"Generations of {name}", "bold")
+        stage.say(f"  in {found[-1].path.parent}", "dim")
         for one in found:
             stage.say(f"  {one.folder}  {count(one.files, 'file')}, {size(one.bytes)}, {one.changed_files:,} changed")
 

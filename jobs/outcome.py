@@ -80,15 +80,16 @@ def _is_soft_limit(error: Exception) -> bool:
 
 
 def stopped(stop: StopWork, me: Me) -> End:
-    """The end of a job that was asked to stop and did."""
+    """The end of a job that was asked to stop and did, with what its family noted on the stop."""
+    notes: tuple[str, ...] = tuple(getattr(stop, "__notes__", ()))
     if stop.reason == CANCEL:
         if stop.unconfirmed:
-            return End(Status.CANCELLED, UNCONFIRMED, failure=Failure.CANCEL_UNCONFIRMED, error=UNCONFIRMED)
-        return End(Status.CANCELLED, summary=CANCELLED)
+            text = " ".join((UNCONFIRMED, *notes))
+            return End(Status.CANCELLED, text, failure=Failure.CANCEL_UNCONFIRMED, error=text)
+        return End(Status.CANCELLED, summary=" ".join((CANCELLED, *notes)))
     reason = Failure(stop.reason)
-    detail = stop.__notes__[0] if getattr(stop, "__notes__", None) else ""
-    sentence = detail or STOP_SENTENCES.get(reason, str(stop)).format(name=me.name)
-    return End(Status.FAILED, failure=reason, error=sentence)
+    sentences = notes or (STOP_SENTENCES.get(reason, str(stop)).format(name=me.name),)
+    return End(Status.FAILED, failure=reason, error=" ".join(sentences))
 
 
 def worker_lost(name: str) -> End:

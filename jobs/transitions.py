@@ -48,12 +48,19 @@ class End:
 
 
 def _move(
-    job_id: int, where: Q, to: dict[str, Any], event: str, text: str = "", attempt: uuid.UUID | None = None
+    job_id: int,
+    where: Q,
+    to: dict[str, Any],
+    event: str,
+    text: str = "",
+    attempt: uuid.UUID | None = None,
+    node: str | None = None,
 ) -> None:
-    """Raises LostClaim when no row matched. Must run inside a transaction."""
+    """Raises LostClaim when no row matched. Must run inside a transaction. `node`: the row's, where it is known."""
     if not Job.objects.filter(where, pk=job_id).update(**to):
         raise LostClaim(f"Job {job_id} is no longer in the state this step needs.")
-    node = Job.objects.filter(pk=job_id).values_list("node", flat=True).get()
+    if node is None:
+        node = Job.objects.filter(pk=job_id).values_list("node", flat=True).get()
     JobEvent.objects.create(job_id=job_id, name=event, text=text, node=node, attempt=attempt)
 
 
@@ -64,7 +71,7 @@ def pick_up(job_id: int, me: Me) -> uuid.UUID:
     with transaction.atomic():
         where = Q(status=Status.PENDING, attempt__isnull=True, cancel_requested_at__isnull=True)
         to = {"attempt": attempt, "boot": me.boot, "node": me.name, "picked_up_at": now}
-        _move(job_id, where, to, "picked up", attempt=attempt)
+        _move(job_id, where, to, "picked up", attempt=attempt, node=me.name)
     return attempt
 
 
@@ -201,7 +208,9 @@ def _end(job: Job, where: Q, end: End, attempt: uuid.UUID | None = None) -> None
         "result": end.result,
         **NOT_WAITING,
     }
-    _move(job.pk, where, to, str(end.status), storable(end.error or end.summary), attempt)
+    # Whose attempt it is, is in `where`: then the node that `job` was read with is still the row's.
+    node = job.node if attempt else None
+    _move(job.pk, where, to, str(end.status), storable(end.error or end.summary), attempt, node)
     Lane.objects.filter(job_id=job.pk).delete()
     if end.status == Status.SUCCEEDED and job.then:
         _start_next(job)

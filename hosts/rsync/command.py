@@ -52,6 +52,9 @@ _COPY = (
     OUT_FORMAT,
     f"--timeout={NETWORK_TIMEOUT}",
 )
+# The destination is ours alone. What an interrupted run left there and the host no longer has goes also when some names
+# of the host cannot be read, which would otherwise keep rsync from deleting (rsync(1), --ignore-errors).
+_UNPUBLISHED = (b"--partial", b"--ignore-errors")
 _PLAIN = re.compile(r"[A-Za-z0-9_./+:@=,-]+")
 _WILD = re.compile(rb"[*?\[]")
 
@@ -148,7 +151,7 @@ class Backup:
 
     def argv(self) -> list[bytes]:
         """Return the command. Raises ValueError for a path that is not absolute."""
-        words = [*_locked(self.lock_file), *replace(self.options, delete=True).argv(), b"--partial"]
+        words = [*_locked(self.lock_file), *replace(self.options, delete=True).argv(), *_UNPUBLISHED]
         if self.link_dest is not None:
             words.append(b"--link-dest=" + _absolute(bytes(self.link_dest)))
         if self.one_file_system:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, Group
@@ -48,8 +49,9 @@ class PlainStage:
         """Nothing moves any more."""
 
     def say(self, text: str, style: str = "") -> None:
-        """A line for the person."""
-        self.console.print(Text(text, style), soft_wrap=True)
+        """A line for the person; lost when the terminal was closed, which must not keep the clean-up from its work."""
+        with suppress(OSError):
+            self.console.print(Text(text, style), soft_wrap=True)
 
     def begin(self, place: str, name: str) -> None:
         """A step begins; `place` is "2 of 9"."""
@@ -103,9 +105,10 @@ class LiveStage(PlainStage):
 
     def close(self) -> None:
         """Take the moving picture away."""
-        if self._live:
-            self._live.stop()
-            self._live = None
+        live, self._live = self._live, None
+        if live:
+            with suppress(OSError):  # the terminal was closed
+                live.stop()
 
     def begin(self, place: str, name: str) -> None:
         """A fresh picture."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -62,6 +63,9 @@ def visit(herd: HostHerd, blocker: DjangoDbBlocker) -> Iterator[HostHerd]:
         finally:
             for machine in herd.machines:
                 machine.sshd.stop()
+            for folder in herd.litter:
+                shutil.rmtree(folder)
+            herd.litter.clear()
 
 
 def start_afresh(herd: HostHerd) -> None:
@@ -115,8 +119,8 @@ def make_machine(
 ) -> Callable[..., Machine]:
     """`make_machine(**options of the sshd)`: a host that is up and was backed up before."""
 
-    def make(**options: Any) -> Machine:
-        return new_machine(herd, f"pi{next(NUMBERS)}", tmp_path, root, login_key, **options)
+    def make(folder: Path | None = None, **options: Any) -> Machine:
+        return new_machine(herd, f"pi{next(NUMBERS)}", folder or tmp_path, root, login_key, **options)
 
     return make
 

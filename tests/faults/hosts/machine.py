@@ -44,6 +44,7 @@ class HostHerd(Herd):
             "PIHERDER_RUNTIME": str(self.runtime),
         }
         self.machines: list[Machine] = []
+        self.litter: list[Path] = []
 
     @property
     def runtime(self) -> Path:
@@ -56,6 +57,12 @@ class HostHerd(Herd):
         with super().entered(blocker):
             registry.install_gate(Gate())
             yield
+
+    def let_pass(self, beats: int) -> None:
+        """As much time as the worker's heart needs for so many beats (about one a second)."""
+        worker = self.worker()
+        until = self.beats(worker) + beats
+        self.until(lambda: self.beats(worker) >= until, "time passes")
 
     def programs(self) -> list[str]:
         """Command lines of agents, ssh and rsync that run here for any job."""

@@ -111,3 +111,18 @@ def test_a_failed_step_stays_with_its_cross() -> None:
 
 def test_output_that_is_no_terminal_is_plain() -> None:
     assert type(stage()) is PlainStage
+
+
+class Closed(io.StringIO):
+    """A terminal whose window was closed."""
+
+    def write(self, text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+
+def test_a_closed_terminal_does_not_stop_the_clean_up() -> None:
+    shown, _ = live()
+    shown.begin("1 of 1", "Backup")
+    shown.console.file = Closed()
+    shown.close()
+    shown.say("Stopping …")

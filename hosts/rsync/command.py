@@ -52,9 +52,10 @@ _COPY = (
     OUT_FORMAT,
     f"--timeout={NETWORK_TIMEOUT}",
 )
-# The destination is ours alone. What an interrupted run left there and the host no longer has goes also when some names
-# of the host cannot be read, which would otherwise keep rsync from deleting (rsync(1), --ignore-errors).
-_UNPUBLISHED = (b"--partial", b"--ignore-errors")
+# Times are compared to the nanosecond (rsync(1), --modify-window=-1), or an edit of the same length within the same
+# second would be linked to the old content. The destination is ours alone: what an interrupted run left there and the
+# host no longer has goes also when some names cannot be read, which else keeps rsync from deleting (--ignore-errors).
+_UNPUBLISHED = (b"--partial", b"--ignore-errors", b"--modify-window=-1")
 _PLAIN = re.compile(r"[A-Za-z0-9_./+:@=,-]+")
 _WILD = re.compile(rb"[*?\[]")
 

@@ -117,6 +117,16 @@ def test_second_generation_shares_what_is_unchanged(site: Site) -> None:
     assert done.stats.transferred == 1
 
 
+def test_an_edit_of_the_same_length_within_the_same_second_is_seen(site: Site) -> None:
+    (site.data / "a").write_text("old")
+    os.utime(site.data / "a", ns=(10**18, 10**18))
+    site.good(site.backup("1"))
+    (site.data / "a").write_text("new")
+    os.utime(site.data / "a", ns=(10**18, 10**18 + 1000))
+    site.good(site.backup("2", link_dest="1"))
+    assert [(site.store / name / "a").read_text() for name in ("1", "2")] == ["old", "new"]
+
+
 def test_what_an_interrupted_run_left_is_cleaned(site: Site) -> None:
     (site.data / "a").write_text("a")
     (site.store / "1").mkdir()

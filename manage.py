@@ -4,7 +4,7 @@
 import os
 import sys
 
-from piherder.env import use_settings
+from piherder.env import BadEnvironment, use_settings
 
 
 def main() -> None:
@@ -13,7 +13,10 @@ def main() -> None:
     use_settings()
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except BadEnvironment as refusal:
+        sys.exit(str(refusal))
 
 
 if __name__ == "__main__":

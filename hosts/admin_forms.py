@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 
-from hosts.enrol import EnrolRefused, new_login_key, read_login_key
+from hosts.enrol import EnrolRefused, new_login_key, read_login_key, refuse_overlap
 from hosts.host_keys import BadKey, parse_public_line
 from hosts.models import BackupRoot, Credential, Host, HostKey, Source
 from hosts.store.layout import source_folder_name
@@ -177,7 +177,16 @@ class SourceForm(ModelForm):
         cleaned = super().clean() or {}
         if not self.instance.pk and cleaned.get("path"):
             self.instance.folder = source_folder_name(cleaned["path"])
+            self._refuse_overlap(cleaned.get("host"), cleaned["path"])
         return cleaned
+
+    def _refuse_overlap(self, host: Host | None, path: str) -> None:
+        if host is None or not host.pk:
+            return
+        try:
+            refuse_overlap(host, path)
+        except EnrolRefused as refusal:
+            raise forms.ValidationError(str(refusal)) from None
 
 
 class RootForm(ModelForm):

@@ -170,11 +170,12 @@ def add_source(host: Host, path: str, excludes: Sequence[str] = (), *, allow_sys
         there.enabled, there.excludes = True, list(excludes) or there.excludes
         there.save(update_fields=["enabled", "excludes"])
         return there
-    _refuse_overlap(host, shown)
+    refuse_overlap(host, shown)
     return Source.objects.create(host=host, path=shown, folder=source_folder_name(text), excludes=list(excludes))
 
 
-def _refuse_overlap(host: Host, path: str) -> None:
+def refuse_overlap(host: Host, path: str) -> None:
+    """Two sources that are backed up may not lie in each other. Raises EnrolRefused."""
     for other in host.sources.filter(enabled=True).values_list("path", flat=True):
         if f"{path}/".startswith(f"{other.rstrip('/')}/") or f"{other}/".startswith(f"{path.rstrip('/')}/"):
             raise EnrolRefused(f"{path} and the source {other} lie in each other: choose one.", wrong_use=True)

@@ -91,6 +91,8 @@ def _problem(found: Found, key: LoginKey | None, pins: tuple[Pin, ...], stored: 
         return "the name has characters that cannot be used here"
     if found.problems:
         return found.problems[0]
+    if len(found.user) > Host._meta.get_field("user").max_length:
+        return "the user's name is too long"
     if key is None:
         return "no usable login key: name one with --key"
     return "" if pins else "its host key is not in known_hosts: use add_host"

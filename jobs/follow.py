@@ -13,7 +13,7 @@ from rich.text import Text
 
 from jobs.models import Job, JobLine, Status, WorkerNode
 from jobs.patience import patiently
-from jobs.terminal import ago
+from jobs.terminal import ago, harmless
 
 if TYPE_CHECKING:
     import uuid
@@ -143,7 +143,7 @@ class LiveScreen:
     def line(self, job: Job, text: str) -> None:
         """Above the bars."""
         words = Text(f"{job.where or job.pk} ", "bold") if self.several else Text()
-        self.progress.console.print(words + Text(text), soft_wrap=True)
+        self.progress.console.print(words + Text(harmless(text)), soft_wrap=True)
 
     def state(self, job: Job) -> None:
         """Move the job's bar; without a total it pulses."""

@@ -52,8 +52,14 @@ class Wish:
         raw = json.loads(schedule.kwargs or "{}")
         if not isinstance(raw, dict):
             raise TypeError("its keyword arguments are no JSON object")
-        minutes = timedelta(minutes=float(raw.get("spread_min", 0)))
-        return cls(raw["kind"], raw.get("host_id"), raw.get("hosts") == "all", raw.get("params") or {}, minutes)
+        kind, host_id, params = raw["kind"], raw.get("host_id"), raw.get("params") or {}
+        if not (isinstance(kind, str) and isinstance(host_id, int | None) and isinstance(params, dict)):
+            raise TypeError("kind is a text, host_id a number and params an object")
+        try:
+            minutes = timedelta(minutes=float(raw.get("spread_min", 0)))
+        except OverflowError:
+            raise ValueError("its spread is longer than any calendar") from None
+        return cls(kind, host_id, raw.get("hosts") == "all", params, minutes)
 
 
 class Rhythm(Protocol):

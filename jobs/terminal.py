@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from jobs.log_view import CONTROLS, ESCAPES
 from jobs.models import Job, Status
 
 if TYPE_CHECKING:
@@ -87,6 +88,11 @@ def state(job: Job) -> Text:
     return Text(job.state_words.lower(), STYLES[Status(job.status)])
 
 
+def harmless(text: str) -> str:
+    """`text` from a host for a terminal: no escape sequence, no control or direction character, no line break."""
+    return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", ESCAPES.sub("", text)).replace("\n", " ")
+
+
 def live_console(*, stderr: bool = False) -> Console:
     """A rich console on the terminal itself: Django's wrapper ends every write with a line break."""
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
@@ -106,7 +112,7 @@ def table(
         side: JustifyMethod = "right" if head in right else "left"
         grid.add_column(head, justify=side, no_wrap=not last, overflow="fold" if last else "ellipsis")
     for row in rows:
-        grid.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+        grid.add_row(*(cell if isinstance(cell, Text) else Text(harmless(cell)) for cell in row))
     out.write(rendered(grid, terminal=out.isatty()))
 
 

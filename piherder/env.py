@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
+import zoneinfo
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-DEBUG_TRUE = {"1", "true", "yes", "on"}
+YES, NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 class BadEnvironment(Exception):
@@ -21,9 +23,14 @@ def text(name: str, default: str = "") -> str:
 
 
 def flag(name: str, default: bool = False) -> bool:
-    """Value of `name` as yes or no."""
-    value = text(name)
-    return value.lower() in DEBUG_TRUE if value else default
+    """Value of `name` as yes or no.
+
+    Raises BadEnvironment for any other word: a mistyped `PIHERDER_HTTPS` must not quietly mean no.
+    """
+    value = text(name).lower()
+    if value and value not in YES | NO:
+        raise BadEnvironment(f"{name} must be yes or no, not {value!r}.")
+    return value in YES if value else default
 
 
 def number(name: str, default: int, low: int, high: int) -> int:
@@ -39,6 +46,27 @@ def number(name: str, default: int, low: int, high: int) -> int:
     if not low <= parsed <= high:
         raise BadEnvironment(f"{name} must lie between {low} and {high}, not {parsed}.")
     return parsed
+
+
+def log_level(name: str, default: str) -> str:
+    """Value of `name` as a level of Python's logging, in any case. Raises BadEnvironment."""
+    value = text(name, default).upper()
+    if value not in LEVELS:
+        raise BadEnvironment(f"{name} must be one of {', '.join(LEVELS)}, not {value!r}.")
+    return value
+
+
+def zone(name: str, default: str) -> str:
+    """Value of `name` as a time zone of the tz database; the colon that tzset(3) allows is left out.
+
+    Raises BadEnvironment.
+    """
+    value = text(name, default).removeprefix(":")
+    try:
+        zoneinfo.ZoneInfo(value)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        raise BadEnvironment(f"{name} must be a time zone such as Europe/Berlin, not {value!r}.") from None
+    return value
 
 
 def words(name: str, default: str = "") -> list[str]:
@@ -58,18 +86,30 @@ def child_environment(**changes: str) -> dict[str, str]:
 
 
 def secret_file(name: str) -> str:
-    """Content of the secret file `name` in the data folder; made with a random value (0600) when it is not there."""
+    """Content of the secret file `name` in the data folder; made with a random value (0600) when it is not there.
+
+    Raises BadEnvironment when it cannot be made or read, or is empty: a new value would open nothing that was sealed.
+    """
     path = data_folder() / name
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _create_once(path, secrets.token_urlsafe(48))
-    return path.read_text(encoding="ascii").strip()
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _create_once(path, secrets.token_urlsafe(48))
+        value = path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise BadEnvironment(f"{path} cannot be made or read ({error.strerror}): look at PIHERDER_DATA.") from None
+    except UnicodeError:
+        value = ""
+    if not value:
+        raise BadEnvironment(f"{path} is empty or damaged: put back the one from your backup.")
+    return value
 
 
 def _create_once(path: Path, value: str) -> None:
     """Write a complete file under `path` unless another process was first (link never overwrites)."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    # Not by pid: two containers that share the folder may have the same one, and would write into one draft.
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as handle:
         handle.write(value + "\n")
         handle.flush()
@@ -84,7 +124,7 @@ def _create_once(path: Path, value: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """A database address taken apart; `engine` is "postgresql" or "sqlite3"."""
+    """A database address taken apart; `engine` is "postgresql" or "sqlite3", `options` what stood behind the `?`."""
 
     engine: str
     name: str
@@ -92,27 +132,55 @@ class Database:
     password: str = ""
     host: str = ""
     port: str = ""
+    options: tuple[tuple[str, str], ...] = ()
 
 
 def database() -> Database:
-    """DATABASE_URL taken apart: `postgresql://user:password@host:port/name` or `sqlite:////absolute/path`.
+    """DATABASE_URL taken apart: `postgresql://user:password@host:port/name?sslmode=require` or
+    `sqlite:////absolute/path`.
 
-    Raises BadEnvironment for any other scheme.
+    Raises BadEnvironment for any other scheme, a port that is none, or no name; no text of it shows the password.
     """
-    url = text("DATABASE_URL", f"sqlite:///{data_folder() / 'db.sqlite3'}")
-    parts = urlsplit(url)
-    if parts.scheme == "sqlite":
-        return Database("sqlite3", unquote(parts.path[1:] if parts.path.startswith("//") else parts.path))
-    if parts.scheme not in {"postgres", "postgresql"}:
+    url = text("DATABASE_URL")
+    if not url:
+        return Database("sqlite3", str(data_folder() / "db.sqlite3"))
+    scheme = url.partition(":")[0].lower()
+    if scheme not in {"sqlite", "postgres", "postgresql"}:
         raise BadEnvironment("DATABASE_URL must start with postgresql:// or sqlite:///.")
+    try:
+        found = _sqlite(url) if scheme == "sqlite" else _postgresql(urlsplit(url))
+    except ValueError:
+        raise BadEnvironment(
+            "DATABASE_URL cannot be read: write characters such as / # ? @ [ ] in the password as %2F %23 %3F …, "
+            "and the port as a number."
+        ) from None
+    if not found.name:
+        raise BadEnvironment("DATABASE_URL must end with the name of a database.")
+    return found
+
+
+def _sqlite(url: str) -> Database:
+    path = urlsplit(url).path
+    return Database("sqlite3", unquote(path[1:] if path.startswith("//") else path))
+
+
+def _postgresql(parts: SplitResult) -> Database:
+    """Raises ValueError for a port that is none."""
     return Database(
         "postgresql",
         unquote(parts.path.lstrip("/")),
         unquote(parts.username or ""),
         unquote(parts.password or ""),
-        unquote(parts.hostname or ""),
+        unquote(_host(parts.netloc)),
         str(parts.port or ""),
+        tuple(parse_qsl(parts.query, strict_parsing=True) if parts.query else ()),
     )
+
+
+def _host(netloc: str) -> str:
+    """As it was written: `urlsplit` makes it lower case, and a socket's folder may have capitals."""
+    place = netloc.rpartition("@")[2]
+    return place[1:].partition("]")[0] if place.startswith("[") else place.partition(":")[0]
 
 
 def redis_url() -> str:
@@ -122,8 +190,8 @@ def redis_url() -> str:
     """
     folder = data_folder() / "redis"
     noted = folder / "address"
-    default = noted.read_text(encoding="utf-8").strip() if noted.is_file() else f"unix://{folder / 'redis.sock'}"
-    return text("REDIS_URL", default)
+    address = noted.read_text(encoding="utf-8").strip() if noted.is_file() else ""
+    return text("REDIS_URL", address or f"unix://{folder / 'redis.sock'}")
 
 
 def broker_url() -> str:

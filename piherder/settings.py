@@ -88,7 +88,7 @@ def _database() -> dict[str, Any]:
         "PASSWORD": found.password,
         "HOST": found.host,
         "PORT": found.port,
-        "OPTIONS": POSTGRESQL_OPTIONS,
+        "OPTIONS": {**POSTGRESQL_OPTIONS, **dict(found.options)},
     }
 
 
@@ -109,7 +109,7 @@ LOGIN_REDIRECT_URL = "jobs"
 LOGOUT_REDIRECT_URL = "login"
 
 LANGUAGE_CODE = "en-gb"
-TIME_ZONE = env.text("TZ", "UTC")
+TIME_ZONE = env.zone("TZ", "UTC")
 USE_I18N = False
 USE_TZ = True
 
@@ -195,6 +195,6 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["stderr"], "level": env.text("PIHERDER_LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["stderr"], "level": env.log_level("PIHERDER_LOG_LEVEL", "INFO")},
 }
 logging.config.dictConfig(LOGGING)

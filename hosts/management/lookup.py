@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from django.core.management.base import CommandError
+from django.db.models import Exists, OuterRef
 
 from hosts.enrol import host_named
 from hosts.models import Generation, GenerationStatus, Host, Source
@@ -18,10 +21,14 @@ def any_host(name: str) -> Host:
 def place_in_source(host: Host, path: str) -> tuple[Source, str]:
     """The source that holds an absolute path of the host, and the rest of the path in the form of `encode_name`.
 
-    Raises CommandError naming the sources, PathRefused for a path that is none.
+    Of several (those that are switched off may lie in others) one of which something is kept goes before one without,
+    then one that is still backed up, then the longest. Raises CommandError naming the sources, PathRefused for a path
+    that is none.
     """
     shown = encode_name(normalise(path))
-    sources = sorted(host.sources.all(), key=lambda source: len(source.path), reverse=True)
+    good = Generation.objects.filter(source=OuterRef("pk"), status=GenerationStatus.GOOD)
+    sources = list(host.sources.annotate(is_kept=Exists(good)))
+    sources.sort(key=lambda source: (source.is_kept, source.enabled, len(source.path)), reverse=True)
     for source in sources:
         top = source.path.rstrip("/")
         if shown == source.path or shown.startswith(f"{top}/"):
@@ -33,7 +40,7 @@ def place_in_source(host: Host, path: str) -> tuple[Source, str]:
 def good_generation(source: Source, wanted: str) -> Generation:
     """A good generation by its number or "latest". Raises CommandError naming those there are."""
     good = source.generations.filter(status=GenerationStatus.GOOD).order_by("-sequence")
-    if wanted != "latest" and not wanted.isdigit():
+    if wanted != "latest" and not re.fullmatch(r"[0-9]{1,9}", wanted):
         raise CommandError(f"A generation is a number or latest, not {wanted!r}.", returncode=WRONG_USE)
     found = good.first() if wanted == "latest" else good.filter(sequence=int(wanted)).first()
     if found is None:

@@ -71,6 +71,8 @@ class DoorCommand(BaseCommand):
             raise CommandError(first_error(error), returncode=WRONG_USE) from None
         except DatabaseError as error:
             raise CommandError(database_words(error), returncode=FAILED) from None
+        except UnicodeEncodeError:  # the shell hands over bytes as they are; no row can be named by them
+            raise CommandError("A word given here is no UTF-8 text: write it in UTF-8.", returncode=WRONG_USE) from None
         except self.troubles as error:
             raise CommandError(str(error), returncode=self.trouble_code(error)) from None
         if code:

@@ -97,10 +97,10 @@ class Command(TrustCommand):
             if pins:
                 enrol.pin(host, pins, by=me().words)
             notes = self._sources(host, options)
+            if options["cron"]:
+                enrol.reschedule(host, options["cron"], options["zone"])
             if options["key"]:
                 contact.try_login(target_of(host), enrol.read_login_key(read_file(options["key"])).private)
-        if options["cron"]:
-            enrol.reschedule(host, options["cron"], options["zone"])
         for note in [f"{host.name} is changed.", *notes]:
             self.stdout.write(note)
         return SUCCEEDED
@@ -108,7 +108,7 @@ class Command(TrustCommand):
     def _refuse_slips(self, options: dict[str, Any]) -> None:
         if options["zone"] and not options["cron"]:
             raise CommandError("--zone belongs to --cron.", returncode=WRONG_USE)
-        if not any(is_given(value) for name, value in options.items() if name not in FOREIGN):
+        if not any(is_given(name, value) for name, value in options.items() if name not in FOREIGN):
             raise CommandError("Name what to change: see herder edit_host --help.", returncode=WRONG_USE)
         if (options["fingerprint"] or options["trust_first_key"]) and not options["repin"]:
             raise CommandError("--fingerprint and --trust-first-key belong to --repin.", returncode=WRONG_USE)
@@ -154,9 +154,9 @@ class Command(TrustCommand):
         return notes
 
 
-def is_given(value: object) -> bool:
-    """Whether an option was named; 0 and "" are values like others."""
-    return value is not None and value is not False and value != []
+def is_given(name: str, value: object) -> bool:
+    """Whether an option was named; 0 and "" are values like others, and so is the "no" of a field."""
+    return value is not None and value != [] and (value is not False or name in FIELDS)
 
 
 def duration(text: str) -> timedelta:

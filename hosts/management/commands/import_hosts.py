@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import CommandError
+from django.db import transaction
 from rich.text import Text
 
 from hosts import importing
@@ -48,8 +49,9 @@ class Command(HostCommand):
             raise CommandError("None of these hosts can be imported.", returncode=FAILED)
         if not options["yes"]:
             self._ask(len(ready))
-        for each in ready:
-            importing.store(each, by=me().words)
+        with transaction.atomic():
+            for each in ready:
+                importing.store(each, by=me().words)
         names = ", ".join(each.name for each in ready)
         self.stdout.write(f"Imported {names}. Give them sources with ./herder edit_host NAME --source PATH.")
         return SUCCEEDED

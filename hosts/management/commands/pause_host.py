@@ -57,6 +57,8 @@ def moment(text: str, now: datetime | None = None) -> datetime:
     """A moment from a date (its beginning), a local date and time, or a length from `now`. Raises CommandError."""
     try:
         return (now or timezone.now()) + duration(text)
+    except OverflowError:
+        raise CommandError(f"{text} from now is beyond the last year there is.", returncode=WRONG_USE) from None
     except ValueError:
         pass
     try:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from jobs.terminal import Cell
 
 
+MOST = 1_000_000  # rows that a list may be asked for
+
+
 class Command(DoorCommand):
     """List jobs, newest first."""
 
@@ -26,7 +29,9 @@ class Command(DoorCommand):
         parser.add_argument("--active", action="store_true", help="only those that have not ended")
         parser.add_argument("--host", metavar="NAME")
         parser.add_argument("--kind")
-        parser.add_argument("--limit", type=int, default=30, help="how many at most (default 30; 0 = all)")
+        parser.add_argument(
+            "--limit", type=natural, metavar="N", default=30, help="how many at most (default 30; 0 = all)"
+        )
         add_json(parser)
 
     def work(self, **options: Any) -> int:
@@ -48,6 +53,14 @@ class Command(DoorCommand):
         else:
             self.stdout.write("No job is active." if options["active"] else "There are no jobs yet.")
         return SUCCEEDED
+
+
+def natural(text: str) -> int:
+    """A number of rows, 0 or more. Raises ValueError, which argparse puts into words."""
+    value = int(text)
+    if not 0 <= value <= MOST:
+        raise ValueError
+    return value
 
 
 def row(job: Job) -> list[Cell]:

@@ -117,7 +117,7 @@ def _insert(draft: Draft) -> Job:
         Lane.objects.bulk_create(_lane_rows(draft, job))
         JobEvent.objects.create(job=job, name="requested", text=f"by {draft.user_name or draft.door}")
         if asleep:
-            JobEvent.objects.create(job=job, name="waiting on host", text="the host did not answer last time")
+            JobEvent.objects.create(job=job, name="waiting on host", text="the last contact with the host failed")
         else:
             hints.send(job.pk)
     return job

@@ -24,9 +24,9 @@ from jobs.monitor import Loop, Monitor
 from jobs.sweeper import Sweeper
 
 logger = logging.getLogger(__name__)
-RENEW = 6.0  # seconds between two renewals
-VALID = 15.0  # seconds that the leader believes in a lease it could not renew
-SILENT = 20.0  # seconds of silence, on the stand-by's own clock, after which it takes over
+RENEW = 10.0  # seconds between two renewals
+VALID = 22.0  # seconds that the leader believes in a lease it could not renew
+SILENT = 30.0  # seconds of silence, on the stand-by's own clock, after which it takes over
 MAKE_UP = 60.0  # seconds between two looks for runs that are owed
 
 

@@ -59,9 +59,6 @@ class JobLog:
         self._head: list[JobLine] = []
         self._tail: deque[JobLine] = deque(maxlen=TAIL)
         self._file: TextIO | None = None
-        with self._tolerant():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("a", encoding="utf-8", buffering=1 << 16)
 
     def write(self, line: str) -> None:
         """Add a line; it reaches the file and the rows at the next flush."""
@@ -89,9 +86,12 @@ class JobLog:
                 self._file.close()
 
     def _to_file(self, text: str) -> None:
-        """Add text; an empty one hands what is buffered to the kernel."""
-        if self._file:
-            with self._tolerant():
+        """Add text; an empty one hands what is buffered to the kernel. A job that says nothing makes no file."""
+        with self._tolerant():
+            if text and self._file is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self.path.open("a", encoding="utf-8", buffering=1 << 16)
+            if self._file:
                 self._file.write(text) if text else self._file.flush()
 
     @contextmanager

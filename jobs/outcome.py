@@ -88,7 +88,8 @@ def stopped(stop: StopWork, me: Me) -> End:
             return End(Status.CANCELLED, text, failure=Failure.CANCEL_UNCONFIRMED, error=text)
         return End(Status.CANCELLED, summary=" ".join((CANCELLED, *notes)))
     reason = Failure(stop.reason)
-    sentences = notes or (STOP_SENTENCES.get(reason, str(stop)).format(name=me.name),)
+    usual = STOP_SENTENCES.get(reason, str(stop)).format(name=me.name)
+    sentences = notes if notes and reason == Failure.TIME_LIMIT else (usual, *notes)  # a family says how far it came
     return End(Status.FAILED, failure=reason, error=" ".join(sentences))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from celery import current_app, shared_task
 from celery.exceptions import CeleryError
+from django.db import close_old_connections
 from django.db.models import F
 from django.utils import timezone
 from kombu.exceptions import KombuError
@@ -39,6 +40,7 @@ MARGIN = timedelta(seconds=60)  # the engine's own limit comes first, Celery's a
 def _declare(name: str) -> Any:
     @shared_task(name=name, bind=False, acks_late=name not in EARLY_ACK, ignore_result=True)
     def carry_out(job_id: int) -> None:
+        close_old_connections()  # the connection of the job before may have died meanwhile
         runner.run(job_id)
 
     return carry_out

@@ -6,6 +6,7 @@ import io
 from typing import TYPE_CHECKING, cast
 
 from django.utils import timezone
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from django.core.management.base import OutputWrapper
     from rich.console import JustifyMethod
 
-WIDE = 2000  # columns where no terminal limits the line: nothing is cut or wrapped for a program
+GAP, LEAST, SHORTEST = 2, 30, 6  # columns: between two cells, for the last one, and of a cell that was cut
 UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 STYLES = {
     Status.PENDING: "yellow",
@@ -105,22 +106,31 @@ def table(
     if not rows:
         return
     grid = Table(
-        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(map(str.strip, heads))
+        box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold", show_header=any(map(str.strip, heads))
     )
-    for head in heads:
-        last = head == heads[-1]
+    cells = [[cell if isinstance(cell, Text) else Text(harmless(cell)) for cell in row] for row in rows]
+    widths = [max(cell_len(head), *(row[place].cell_len for row in cells)) for place, head in enumerate(heads)]
+    sheet = paper(None if out.isatty() else sum(widths) + GAP * len(widths))
+    room = sheet.width - GAP * (len(heads) - 1) - min(widths[-1], LEAST)
+    for place, (head, width) in enumerate(zip(heads, [*fitted(widths[:-1], room), None], strict=True)):
+        last = place == len(heads) - 1
         side: JustifyMethod = "right" if head in right else "left"
-        grid.add_column(head, justify=side, no_wrap=not last, overflow="fold" if last else "ellipsis")
-    for row in rows:
-        grid.add_row(*(cell if isinstance(cell, Text) else Text(harmless(cell)) for cell in row))
-    out.write(rendered(grid, terminal=out.isatty()))
+        grid.add_column(head, justify=side, width=width, no_wrap=not last, overflow="fold" if last else "ellipsis")
+    for row in cells:
+        grid.add_row(*row)
+    sheet.print(grid)
+    text = cast("io.StringIO", sheet.file).getvalue()
+    out.write("\n".join(line.rstrip() for line in text.splitlines()))
 
 
-def rendered(grid: Table, *, terminal: bool) -> str:
-    """The table as text without blanks at the ends of lines; plain and as wide as needed where no terminal shows it."""
-    paper = Console(
-        file=io.StringIO(), force_terminal=terminal, width=None if terminal else WIDE, markup=False, highlight=False
-    )
-    paper.print(grid)
-    text = cast("io.StringIO", paper.file).getvalue()
-    return "\n".join(line.rstrip() for line in text.splitlines())
+def fitted(widths: Sequence[int], room: int) -> list[int]:
+    """Widths of columns that fit into `room` together: the widest are shortened first, none below `SHORTEST`."""
+    found = list(widths)
+    while found and sum(found) > room and max(found) > SHORTEST:
+        found[found.index(max(found))] -= 1
+    return found
+
+
+def paper(width: int | None) -> Console:
+    """What a table is written on: so many columns, plain; None is the terminal, with its width and colours."""
+    return Console(file=io.StringIO(), force_terminal=width is None, width=width, markup=False, highlight=False)

@@ -7,7 +7,7 @@ import secrets
 import zoneinfo
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 YES, NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -191,7 +191,7 @@ def redis_url() -> str:
     folder = data_folder() / "redis"
     noted = folder / "address"
     address = noted.read_text(encoding="utf-8").strip() if noted.is_file() else ""
-    return text("REDIS_URL", address or f"unix://{folder / 'redis.sock'}")
+    return text("REDIS_URL", address or f"unix://{quote(str(folder / 'redis.sock'))}")
 
 
 def broker_url() -> str:

@@ -78,7 +78,8 @@ POSTGRESQL_OPTIONS: dict[str, Any] = {"connect_timeout": 5, "tcp_user_timeout": 
 
 def _database() -> dict[str, Any]:
     found = env.database()
-    shared = {"NAME": found.name, "CONN_HEALTH_CHECKS": True}
+    # A connection lives on between jobs and requests, and is tried before it is used again.
+    shared = {"NAME": found.name, "CONN_HEALTH_CHECKS": True, "CONN_MAX_AGE": 600}
     if found.engine == "sqlite3":
         return {**shared, "ENGINE": "django.db.backends.sqlite3", "OPTIONS": SQLITE_OPTIONS}
     return {
@@ -174,13 +175,17 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 # A reserved message ages towards its visibility time-out while it waits for a slot, and is then delivered twice.
 CELERY_WORKER_DISABLE_PREFETCH = True
 CELERY_WORKER_MAX_TASKS_PER_CHILD = 500
+# Without it Celery closes the database after every task, and each job pays for a new connection.
+CELERY_DB_REUSE_MAX = 500
 CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+VISIBILITY = env.number("PIHERDER_VISIBILITY_SEC", 10_800, 5, 604_800)
 CELERY_BROKER_TRANSPORT_OPTIONS = {
-    "visibility_timeout": env.number("PIHERDER_VISIBILITY_SEC", 10_800, 5, 604_800),
-    "unacked_restore_throttle": 1,
+    "visibility_timeout": VISIBILITY,
+    # Looks for messages past their time-out every 10 s times this. Each look is a write, which an SD card pays for.
+    "unacked_restore_throttle": 1 if VISIBILITY < 600 else 10,
     "socket_timeout": 5,
     "socket_connect_timeout": 5,
     "max_retries": 1,

@@ -143,8 +143,18 @@ def _one(place: Place, source: Source, *, alone: bool) -> Copied:
         return Copied(source, failed.code, str(failed))
     except (StoreError, OSError) as error:
         place.run.log(str(error))
-        code = Failure.NO_SPACE if getattr(error, "errno", None) in FULL else Failure.ERROR
-        return Copied(source, code, f"{source.path} could not be stored: {error}")
+        failed = _not_stored(place, source, error)
+        return Copied(source, failed.code, str(failed))
+
+
+def _not_stored(place: Place, source: Source, error: Exception) -> JobFailed:
+    """Why a source could not be stored: a disk that went away meanwhile explains whatever else was met."""
+    try:
+        mounted(place.root)
+    except JobFailed as gone:
+        return gone
+    code = Failure.NO_SPACE if getattr(error, "errno", None) in FULL else Failure.ERROR
+    return JobFailed(f"{source.path} could not be stored: {error}", code)
 
 
 def _copy(place: Place, source: Source, alone: bool) -> Copied:
@@ -217,10 +227,16 @@ def _judge(place: Place, verdict: Verdict, source: Source) -> tuple[str, ...]:
     if verdict.kind is Kind.OK:
         return ()
     names = shown(verdict.paths)
-    if verdict.good or (verdict.kind is Kind.UNREADABLE and not place.way.root):
+    may_lack_names = verdict.kind is Kind.UNREADABLE and not place.way.root and not _is_shut(source, verdict)
+    if verdict.good or may_lack_names:
         place.run.log(verdict.sentence)
         return (verdict.sentence, *names)
     raise JobFailed(f"{source.path}: {verdict.sentence}", code_of(verdict), {"paths": names})
+
+
+def _is_shut(source: Source, verdict: Verdict) -> bool:
+    """Whether the login may not read the source itself: what came of it is empty, which proves nothing."""
+    return decode_name(source.path) in {path.removesuffix(b"/.").rstrip(b"/") for path in verdict.paths}
 
 
 def _require_size(place: Place, source: Source, previous: Generation | None, files: int) -> None:

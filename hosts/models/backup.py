@@ -47,6 +47,9 @@ class Source(models.Model):
         validators=[MaxValueValidator(100)],
     )
     accept_shrink = models.BooleanField("accept a smaller source at the next backup", default=False)
+    one_file_system = models.BooleanField(
+        "leave out other filesystems mounted below it", default=False, help_text="Always so for /."
+    )
     enabled = models.BooleanField(default=True)
     last_good_at = models.DateTimeField(null=True, blank=True)
 

@@ -78,6 +78,7 @@ class Host(models.Model):
     backup_limit = models.DurationField("longest backup", default=timedelta(hours=2))
     before_hook = models.TextField("command before a backup", blank=True, default="")
     after_hook = models.TextField("command after a backup", blank=True, default="")
+    after_hook_owed_at = models.DateTimeField(null=True, blank=True, editable=False)  # a run ended without it
     hooks_touch_stacks = models.BooleanField("the hooks stop or start containers", default=False)
     keep_last = models.PositiveIntegerField(default=3, validators=[MinValueValidator(1)])
     keep_daily = models.PositiveIntegerField(default=7)

@@ -29,7 +29,8 @@ _PROGRESS = re.compile(
 )
 _UNITS = {b"": 1, b"k": 1000, b"M": 1000**2, b"G": 1000**3, b"T": 1000**4}
 _STAT = re.compile(rb"([A-Z][A-Za-z ]+): (\d+)")
-_ERROR = re.compile(rb'(?:"(?P<path>.*)".*: |: )?(?P<reason>[A-Z][^:"]*) \((?P<errno>\d+)\)$')
+_ERRNO = re.compile(rb" \((\d{1,9})\)\Z")
+_CAPITAL = re.compile(rb"[A-Z]")
 _VANISHED = re.compile(rb'file has vanished: "(?P<path>.*)"')
 _BLANK = frozenset(b" 0")
 
@@ -78,7 +79,7 @@ class FileLine:
     name: bytes
     change: str
     length: int
-    mtime: datetime
+    mtime: datetime | None  # None for a year that Python cannot hold, such as 12000
     checksum: str  # md5 in hex; empty where rsync computed none, see above
 
     @property
@@ -108,9 +109,16 @@ def parse_file(line: bytes) -> FileLine | None:
         name=unescape(name),
         change=change.decode("ascii", "replace").rstrip(),
         length=int(length),
-        mtime=datetime.strptime(mtime.decode("ascii"), "%Y/%m/%d-%H:%M:%S").replace(tzinfo=UTC),
-        checksum="" if _BLANK.issuperset(checksum) else checksum.decode("ascii"),
+        mtime=_moment(mtime),
+        checksum="" if _BLANK.issuperset(checksum) else checksum.decode("ascii", "replace"),
     )
+
+
+def _moment(text: bytes) -> datetime | None:
+    try:
+        return datetime.strptime(text.decode("ascii"), "%Y/%m/%d-%H:%M:%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +173,20 @@ def parse_message(line: bytes) -> Message:
     """Read one line of stderr: rsync's own, or ssh's, sudo's, a login script's."""
     if found := _VANISHED.search(line):
         return Message(line, unescape(found["path"]), vanished=True)
-    if line.startswith(b"rsync: ") and (found := _ERROR.search(line)):
-        path = unescape(found["path"]) if found["path"] is not None else None
-        return Message(line, path, int(found["errno"]))
+    if line.startswith(b"rsync: ") and (found := _ERRNO.search(line)):
+        return _error(line, line[: found.start()], int(found[1]))
     return Message(line)
+
+
+def _error(line: bytes, head: bytes, errno: int) -> Message:
+    """`… "path" failed: Reason (errno)`, the path up to its last quote.
+
+    By looks from the end and not by one pattern: the host's users choose the names, and a long one made of quotes and
+    colons would keep a pattern, and with it every thread of the worker, busy for hours.
+    """
+    at = max(head.rfind(b":"), head.rfind(b'"'))
+    if not _CAPITAL.search(head, at + 1):
+        return Message(line)
+    first, last = head.find(b'"'), head.rfind(b'"', 0, max(at, 0))
+    named = head[at : at + 2] == b": " and _CAPITAL.match(head, at + 2) and 0 <= first < last
+    return Message(line, unescape(head[first + 1 : last]) if named else None, errno)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, handle_default_options
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError
 
 from jobs import registry
 from jobs.models import Door
@@ -69,7 +69,7 @@ class DoorCommand(BaseCommand):
             raise CommandError(str(refusal), returncode=CODES.get(refusal.code, FAILED)) from None
         except ValidationError as error:
             raise CommandError(first_error(error), returncode=WRONG_USE) from None
-        except DatabaseError as error:
+        except (DatabaseError, InterfaceError) as error:
             raise CommandError(database_words(error), returncode=FAILED) from None
         except UnicodeEncodeError:  # the shell hands over bytes as they are; no row can be named by them
             raise CommandError("A word given here is no UTF-8 text: write it in UTF-8.", returncode=WRONG_USE) from None
@@ -138,7 +138,7 @@ def first_error(error: ValidationError) -> str:
     return texts[0] if field == "__all__" else f"{field.replace('_', ' ')}: {texts[0]}"
 
 
-def database_words(error: DatabaseError) -> str:
+def database_words(error: DatabaseError | InterfaceError) -> str:
     """One sentence about a database that does not do as asked."""
     text = (str(error).strip().splitlines() or ["no reason given"])[0]
     missing = "no such table" in text or ("relation" in text and "does not exist" in text)

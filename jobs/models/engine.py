@@ -27,7 +27,11 @@ class WorkerNode(models.Model):
 
     class Meta:
         ordering = ("dead_at", "name")
-        indexes = (models.Index(fields=("name",), condition=Q(dead_at__isnull=True), name="node_alive"),)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("name",), condition=Q(dead_at__isnull=True), name="worker_node_one_alive_per_name"
+            ),
+        )
 
     def __str__(self) -> str:
         return self.name

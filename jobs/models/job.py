@@ -80,8 +80,11 @@ class Job(models.Model):
     """
 
     kind = models.CharField(max_length=64)
-    host = models.ForeignKey("hosts.Host", models.PROTECT, null=True, blank=True, related_name="jobs")
-    peer_host = models.ForeignKey("hosts.Host", models.PROTECT, null=True, blank=True, related_name="peer_jobs")
+    # Fewer indexes on the foreign keys than Django makes by itself: each costs a page of an SD card per job.
+    host = models.ForeignKey("hosts.Host", models.PROTECT, null=True, blank=True, related_name="jobs", db_index=False)
+    peer_host = models.ForeignKey(
+        "hosts.Host", models.PROTECT, null=True, blank=True, related_name="peer_jobs", db_index=False
+    )
     params = models.JSONField(default=dict, blank=True)
     params_digest = models.CharField(max_length=64)
     exclusive = models.BooleanField(default=True)
@@ -113,7 +116,9 @@ class Job(models.Model):
 
     then = models.JSONField(null=True, blank=True)
     fire = models.ForeignKey("jobs.ScheduleFire", models.SET_NULL, null=True, blank=True, related_name="jobs")
-    requested_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
+    requested_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", db_index=False
+    )
     requested_name = models.CharField(max_length=150, blank=True, default="")
     door = models.CharField(max_length=8, choices=Door.choices, default=Door.COMMAND)
     client_ip = models.GenericIPAddressField(null=True, blank=True)
@@ -232,8 +237,8 @@ class Lane(models.Model):
     FENCE = "rsync"
 
     name = models.CharField(max_length=100)
-    host = models.ForeignKey("hosts.Host", models.CASCADE, null=True, blank=True, related_name="lanes")
-    job = models.ForeignKey(Job, models.CASCADE, related_name="lanes")
+    host = models.ForeignKey("hosts.Host", models.CASCADE, null=True, blank=True, related_name="lanes", db_index=False)
+    job = models.ForeignKey(Job, models.CASCADE, related_name="lanes", db_index=False)
     attempt = models.UUIDField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from piherder import env
 from piherder.house import processes
@@ -90,7 +91,7 @@ class PrivateRedis:
     @property
     def url(self) -> str:
         """REDIS_URL of this server."""
-        return f"unix://{self.socket}"
+        return f"unix://{quote(str(self.socket))}"
 
     @property
     def pid(self) -> int:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DUPLICATE_NAME = 78  # exit code of a worker that met a live worker with its own node name (EX_CONFIG, sysexits.h)
 STOP_ORDER = ("web", "beat", "worker", "redis")
-DRAIN_MARGIN = 20.0
+DRAIN_MARGIN = 120.0  # seconds that a job may need to end its copy, on the host too, and to run the hook after it
 
 
 @dataclass(frozen=True, slots=True)

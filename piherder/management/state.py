@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import redis
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, InterfaceError, connection
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
@@ -64,7 +64,7 @@ def within(seconds: float, look: Callable[[], None]) -> str:
         try:
             look()
             told.append("")
-        except (DatabaseError, OSError) as error:
+        except (DatabaseError, InterfaceError, OSError) as error:
             told.append((str(error).strip().splitlines() or ["no reason given"])[0])
 
     thread = threading.Thread(target=run, daemon=True, name="look")
@@ -234,7 +234,7 @@ def look(watch: float | None = None) -> State:
         look_at_roots(state)
         pulse.watch(watching_seconds() if watch is None else watch)
         look_at_nodes(state, pulse)
-    except DatabaseError as error:
+    except (DatabaseError, InterfaceError) as error:
         state.problems.append(database_words(error))
     look_at_redis(state, queues)
     return state

@@ -15,6 +15,7 @@ class FaultsConfig(AppConfig):
         """Set the traps."""
         from jobs import registry
         from tests.faults import families, gate, points, tempo
+        from tests.faults.hosts import points as host_points
         from tests.faults.hosts import tempo as host_tempo
 
         control = env.data_folder() / "control"
@@ -25,4 +26,5 @@ class FaultsConfig(AppConfig):
         if env.flag("FAULTS_SHORT_TIMES", default=True):
             tempo.shorten()
         if env.flag("FAULTS_REAL_HOSTS"):
+            host_points.install(control)
             host_tempo.shorten()

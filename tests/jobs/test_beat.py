@@ -83,7 +83,7 @@ def test_a_frozen_leader_knows_that_its_lease_is_over(leader: Lease, clock: Cloc
 
 
 def test_there_are_never_two_leaders(leader: Lease, stand_by: Lease, clock: Clock) -> None:
-    for _ in range(30):  # the leader is frozen
+    for _ in range(int(SILENT) + 1):  # the leader is frozen
         live(clock, 1, stand_by.turn)
         assert not (leader.leads() and stand_by.leads())
     leader.turn()
@@ -93,7 +93,7 @@ def test_there_are_never_two_leaders(leader: Lease, stand_by: Lease, clock: Cloc
 def test_of_two_that_stand_by_one_takes_over(leader: Lease, stand_by: Lease, clock: Clock) -> None:
     third = Lease(name="c")
     third.turn()
-    live(clock, 25, stand_by.turn, third.turn)
+    live(clock, int(SILENT) + 5, stand_by.turn, third.turn)
     assert [stand_by.leads(), third.leads()].count(True) == 1
 
 

@@ -19,7 +19,9 @@ pytestmark = pytest.mark.django_db
 def ended(days: float, kind: str = "loose") -> Job:
     """A job that ended so many days ago, with a log."""
     job = make_job(kind)
-    JobLog(job.pk).close()
+    log = JobLog(job.pk)
+    log.write("done")
+    log.close()
     job.lanes.all().delete()
     return change(job, status=Status.SUCCEEDED, finished_at=timezone.now() - timedelta(days=days))
 

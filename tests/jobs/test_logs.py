@@ -141,6 +141,8 @@ def test_a_folder_that_cannot_be_made_costs_the_file_only(job: Job, settings: Se
 
 def test_a_full_disk_costs_lines_not_the_job(job: Job) -> None:
     log = JobLog(job.pk)
+    log.write("zero")
+    log.take()
     assert log._file
     full = os.open("/dev/full", os.O_WRONLY)
     os.dup2(full, log._file.fileno())

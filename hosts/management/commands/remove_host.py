@@ -28,15 +28,16 @@ class Command(HostCommand):
     def work(self, **options: Any) -> int:
         """Ask, then remove."""
         host = enrol.host_named(options["name"])
-        kept = Generation.objects.filter(source__host=host).count()
+        count = Generation.objects.filter(source__host=host).count()
+        kept = "1 generation stays" if count == 1 else f"{count} generations stay"
         if not options["yes"]:
             if not can_ask():
                 raise CommandError(
                     f"Nobody can be asked whether to remove {host.name}: add --yes.", returncode=WRONG_USE
                 )
-            if not self.confirm(f"Remove {host.name} ({host.endpoint})? Its {kept} generations stay."):
+            if not self.confirm(f"Remove {host.name} ({host.endpoint})? Its {kept}."):
                 raise CommandError("Nothing was changed.", returncode=FAILED)
         off = enrol.remove(host)
         schedules = f", {off} schedule{'s are' if off != 1 else ' is'} off" if off else ""
-        self.stdout.write(f"{host.name} is removed{schedules}; its {kept} generations stay.")
+        self.stdout.write(f"{host.name} is removed{schedules}; its {kept}.")
         return SUCCEEDED

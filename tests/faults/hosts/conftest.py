@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hosts.host_keys import generate_key
-from hosts.models import BackupRoot
 from jobs.models import EngineSettings, Job, Status
 from piherder import env
 from tests.faults.database import fresh_database
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_django.plugin import DjangoDbBlocker
+
+    from hosts.models import BackupRoot
 
 SETTLE = 30.0
 NUMBERS = itertools.count(1)

@@ -11,12 +11,13 @@ def shorten() -> None:
     """Seconds. Work that was told to end needs longer here than work without a host, so it has more patience too."""
     from hosts import copying, hooks
     from hosts.ssh_target import Timeouts
-    from jobs import beside
+    from jobs import beat, beside
 
     changes: list[tuple[Any, str, Any]] = [
         (copying, "CONFIRM", CONFIRM_SEC),
         (hooks, "STOPPED_LIMIT", 5.0),
         (beside, "PATIENCE", 40.0),
+        (beat, "MAKE_UP", 2.0),
     ]
     for module, name, value in changes:
         if not hasattr(module, name):

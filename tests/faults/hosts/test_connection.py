@@ -8,6 +8,7 @@ import pytest
 
 from jobs.models import Failure, Status
 from tests.faults.hosts.tempo import CONFIRM_SEC
+from tests.hosts.rsync.conftest import programs_naming
 
 if TYPE_CHECKING:
     from jobs.models import Job
@@ -58,7 +59,7 @@ def test_frozen_and_cancelled(pi: Machine) -> None:
 def test_frozen_cancelled_and_gone(pi: Machine) -> None:
     job = frozen(pi)
     pi.herd.cancel(job)
-    pi.herd.until(lambda: not pi.herd.programs(), "nothing of it runs here")
+    pi.herd.until(lambda: not programs_naming(pi.folder), "its rsync has ended here")
     pi.sshd.kill()
     assert_unconfirmed(pi, job)
 
@@ -66,7 +67,7 @@ def test_frozen_cancelled_and_gone(pi: Machine) -> None:
 def test_frozen_cancelled_and_thawed(pi: Machine) -> None:
     job = frozen(pi)
     pi.herd.cancel(job)
-    pi.herd.until(lambda: not pi.herd.programs(), "nothing of it runs here")
+    pi.herd.until(lambda: not programs_naming(pi.folder), "its rsync has ended here")
     pi.sshd.thaw()
     job = pi.herd.ended(job)
     assert (job.status, job.failure) == (Status.CANCELLED, Failure.NONE), pi.herd.report()

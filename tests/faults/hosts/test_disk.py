@@ -116,6 +116,19 @@ def test_unmounted_in_mid_rsync(pi: Machine, disk: Disk) -> None:
     assert "not mounted" in job.error
 
 
+def test_unmounted_in_mid_verify(pi: Machine, disk: Disk) -> None:
+    pi.herd.worker()
+    pi.herd.order("verify", "halt")
+    job = pi.ask("backup_verify")
+    pi.herd.until(lambda: pi.herd.struck("verify"), "the disk was found and is about to be read")
+    disk.unmount()
+    pi.herd.go_on("verify")
+    job = pi.herd.ended(job)
+    disk.mount()
+    assert (job.status, job.failure) == (Status.FAILED, Failure.NOT_MOUNTED), job.error
+    assert [generation.verify_problem for generation in pi.good()] == [""]
+
+
 @pytest.mark.parametrize("kind", ["restore", "backup_verify"])
 def test_not_mounted_for_other_kinds(pi: Machine, disk: Disk, kind: str) -> None:
     pi.herd.worker()

@@ -78,8 +78,10 @@ def ordinary(make_machine: Callable[..., Machine], herd: HostHerd) -> Machine:
     herd.litter.append(folder)
     pi = make_machine(folder, force_command=f'exec {" ".join(AS_NOBODY)} sh -c "$SSH_ORIGINAL_COMMAND"')
     pi.sshd.options = SshdOptions()
-    for open_to_all in (folder, pi.sshd.folder):
-        open_to_all.chmod(0o755)
+    for open_to_all in (folder, pi.sshd.folder, pi.data, *pi.data.rglob("*")):
+        if not open_to_all.is_symlink():
+            open_to_all.chmod(0o755)
+    pi.remember()
     return pi
 
 
@@ -96,12 +98,19 @@ def test_a_name_that_may_not_be_read_is_listed(ordinary: Machine) -> None:
 
 
 @needs_root
-def test_a_source_that_may_not_be_read_at_all(ordinary: Machine) -> None:
+@pytest.mark.parametrize("mode", [0o700, 0o711])
+def test_a_source_that_may_not_be_read_at_all(ordinary: Machine, mode: int) -> None:
+    shut = ordinary.data.with_name("shut")
+    shut.mkdir()
+    (shut / "file").write_text("text")
+    shut.chmod(mode)
+    source = Source.objects.create(host=ordinary.host, path=str(shut), folder="shut")
     ordinary.herd.worker()
-    ordinary.data.chmod(0o700)
     job = ordinary.done()
     ordinary.sshd.stop()
-    assert (job.status, len(ordinary.good())) == (Status.FAILED, 1), job.summary
+    assert (job.status, source.generations.count()) == (Status.FAILED, 0), job.summary
+    assert f"may not read 1 of the names on {ordinary.host.name}: {shut}" in job.error
+    assert len(ordinary.good()) == 2
 
 
 @pytest.mark.parametrize("name", ODD, ids=lambda name: ascii(name)[2:-1])
@@ -120,7 +129,7 @@ def test_an_odd_name_comes_back_by_command(pi: Machine, name: bytes) -> None:
 
 
 def test_a_source_with_an_odd_name(pi: Machine) -> None:
-    odd = pi.data.parent / os.fsdecode(b"-d \xe9\n'x'")
+    odd = pi.data.parent / os.fsdecode(b"-d \xe9 'x'")
     odd.mkdir()
     (odd / "-file").write_text("text")
     pi.herd.worker()

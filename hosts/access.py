@@ -1,4 +1,4 @@
-"""From a host's row to what SSH needs: address, pins and the opened key, held in memory only."""
+"""From a host's row to what SSH needs: address, pins and the opened key, held in memory only; and the login by it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,23 @@ from hosts.ssh_target import Target
 from hosts.vault import unseal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosts.models import Host
+    from hosts.ssh import Shell
 
 LONGEST_WAY = 5  # hosts on the way to one, so that two hosts which jump over each other end in words
 
 
 class NoWay(Exception):
     """The jump hosts of a host never end."""
+
+
+def log_in(host: Host, check: Callable[[], None] | None = None) -> Shell:
+    """A connection to a host, see `ssh.connect`. Raises HostDown, HostRefused, SealBroken, NoWay."""
+    from hosts import ssh  # here, because paramiko takes 19 MB and the web server never logs in
+
+    return ssh.connect(target_of(host), check=check) if check else ssh.connect(target_of(host))
 
 
 def target_of(host: Host, depth: int = 0) -> Target:

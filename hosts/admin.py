@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
+from django.db import transaction
 
 from hosts.admin_forms import CredentialForm, HostForm, HostKeyForm, RootForm, SourceForm
 from hosts.enrol import EnrolRefused, backup_schedule, remove, resume
 from hosts.enrol import pause as pause_host
 from hosts.models import BackupRoot, Credential, Generation, Host, HostFacts, HostKey, Source
+from hosts.root_admin import add_root, notes
+from hosts.store.paths import StoreError
 from jobs.admin import ReadOnly
 
 if TYPE_CHECKING:
@@ -35,7 +40,10 @@ class SourceInline(TabularInline):
 
     model = Source
     form = SourceForm
-    fields = ("path", "excludes", "shrink_percent", "accept_shrink", "enabled", "last_good_at")
+    fields = (
+        "path", "allow_system", "excludes", "one_file_system", "shrink_percent", "accept_shrink", "enabled",
+        "last_good_at",
+    )  # fmt: skip
     readonly_fields = ("last_good_at",)
     extra = 0
     can_delete = False
@@ -70,6 +78,7 @@ class HostAdmin(NoDelete, ModelAdmin):
             "backup_root", "bandwidth_kib", "backup_limit", "before_hook", "after_hook", "hooks_touch_stacks",
             ("keep_last", "keep_daily", "keep_weekly", "keep_monthly"),
         )}),
+        ("Advanced", {"classes": ("collapse",), "fields": ("copy_lock",)}),
         ("State", {"fields": readonly_fields}),
     )  # fmt: skip
 
@@ -151,7 +160,10 @@ class SourceAdmin(NoDelete, ModelAdmin):
     list_filter = ("enabled", "host")
     list_select_related = ("host",)
     search_fields = ("path", "host__name")
-    fields = ("host", "path", "excludes", "shrink_percent", "accept_shrink", "enabled", "last_good_at")
+    fields = (
+        "host", "path", "allow_system", "excludes", "one_file_system", "shrink_percent", "accept_shrink", "enabled",
+        "last_good_at",
+    )  # fmt: skip
     readonly_fields = ("last_good_at",)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Source | None = None) -> tuple[str, ...]:
@@ -161,7 +173,7 @@ class SourceAdmin(NoDelete, ModelAdmin):
 
 @admin.register(BackupRoot)
 class RootAdmin(NoDelete, ModelAdmin):
-    """Backup disks; the marker in the folder is written by the engine."""
+    """Backup disks; each is probed and marked when it is added."""
 
     form = RootForm
     list_display = ("path", "is_default", "probed_at")
@@ -171,6 +183,22 @@ class RootAdmin(NoDelete, ModelAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: BackupRoot | None = None) -> tuple[str, ...]:
         """Generations name their root: its path stays."""
         return (*self.readonly_fields, "path") if obj else self.readonly_fields
+
+    def save_model(self, request: HttpRequest, obj: BackupRoot, form: Any, change: bool) -> None:
+        """The disk is touched after the commit: one that hangs must not hold the database's lock."""
+        super().save_model(request, obj, form, change)
+        transaction.on_commit(partial(mark, request, obj.path))
+
+
+def mark(request: HttpRequest, path: str) -> None:
+    """Probe and mark a stored root; what is wrong with it is said on the page that follows."""
+    try:
+        row = add_root(Path(path))
+    except StoreError as problem:
+        messages.error(request, f"No backup can go there yet: {problem}")
+    else:
+        for note in notes(row.capabilities):
+            messages.warning(request, note)
 
 
 @admin.register(Generation)

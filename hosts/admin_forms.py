@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 
 from hosts.enrol import EnrolRefused, new_login_key, read_login_key, refuse_overlap
-from hosts.host_keys import BadKey, parse_public_line
+from hosts.host_key import BadKey, parse_public_line
 from hosts.models import BackupRoot, Credential, Host, HostKey, Source
 from hosts.store.layout import source_folder_name
 from hosts.store.paths import PathRefused, check_source, encode_name, normalise
@@ -50,7 +50,16 @@ class HostForm(ModelForm):
         fields = (
             "name", "address", "port", "user", "credential", "jump", "backup_root", "bandwidth_kib", "backup_limit",
             "before_hook", "after_hook", "hooks_touch_stacks", "keep_last", "keep_daily", "keep_weekly", "keep_monthly",
+            "copy_lock",
         )  # fmt: skip
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["copy_lock"].required = False
+
+    def clean_copy_lock(self) -> str:
+        """Emptied, it stays as it was."""
+        return str(self.cleaned_data["copy_lock"] or self.instance.copy_lock)
 
     def clean_jump(self) -> Host | None:
         """No way in a circle."""
@@ -151,9 +160,14 @@ class SourceForm(ModelForm):
         required=False, widget=forms.Textarea(attrs={"rows": 2}), help_text="rsync patterns, one per line."
     )
 
+    allow_system = forms.BooleanField(
+        required=False, label="Allow a folder of the operating system", help_text="Such as / or /usr/share; when added."
+    )
+    field_order = ("allow_system",)  # known when the path is looked at
+
     class Meta:
         model = Source
-        fields = ("host", "path", "excludes", "shrink_percent", "accept_shrink", "enabled")
+        fields = ("host", "path", "excludes", "one_file_system", "shrink_percent", "accept_shrink", "enabled")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -162,11 +176,19 @@ class SourceForm(ModelForm):
             self.fields["path"].disabled = True
 
     def clean_path(self) -> str:
-        """A path that may be backed up."""
+        """A path that may be backed up; that of a stored source was looked at when it was added."""
+        if self.instance.pk:
+            return str(self.instance.path)
         try:
-            return encode_name(check_source(self.cleaned_data["path"]))
+            return encode_name(
+                check_source(self.cleaned_data["path"], allow_system=bool(self.cleaned_data.get("allow_system")))
+            )
         except PathRefused as refusal:
             raise forms.ValidationError(str(refusal)) from None
+
+    def clean_one_file_system(self) -> bool:
+        """Always so for /."""
+        return bool(self.cleaned_data["one_file_system"]) or self.cleaned_data.get("path", self.instance.path) == "/"
 
     def clean_excludes(self) -> list[str]:
         """One pattern per line."""

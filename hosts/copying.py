@@ -10,14 +10,13 @@ import shutil
 import tempfile
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
-from hosts import ssh
-from hosts.access import target_of
+from hosts.access import log_in, target_of
 from hosts.rsync.agent import Hop, JobAgent, KeyRefused
 from hosts.rsync.command import BUSY_EXIT, Remote
 from hosts.rsync.outcome import Case, Kind, Verdict, judge
@@ -37,6 +36,15 @@ if TYPE_CHECKING:
 
 CONFIRM = 60.0  # seconds that a host may take to say that nothing of a stopped copy is left on it
 LONGEST_BASE = 60  # characters of the runtime folder, so that the agent's socket fits into 107
+RIGHTS = """
+uid=$(id -u)
+echo "$uid"
+command -v rsync >/dev/null || exit 3
+{idle}
+test $? -ne {busy} || exit {busy}
+test "$uid" != 0 && sudo -n rsync --version >/dev/null 2>&1 && echo sudo
+true
+"""
 CODES = {
     Kind.FULL: Failure.NO_SPACE,
     Kind.LOST: Failure.LOST_CONTACT,
@@ -68,27 +76,24 @@ def own_folder(disk: Path, name: str) -> Iterator[Path]:
         yield folder
 
 
-def require_idle(run: Run, way: Way) -> None:
-    """Ask the host before anything is done. Raises NotYet while a copy holds its lock."""
-    if run.shell().script(way.remote.idle_command(), timeout=60).exit_status == BUSY_EXIT:
-        raise NotYet(f"Another copy is running on {way.host.name}.")
-
-
 @contextmanager
 def way_to(host: Host, run: Run) -> Iterator[Way]:
-    """An agent and a config for one job, gone afterwards. Raises JobFailed when the host lacks what a copy needs."""
+    """An agent and a config for one job, gone afterwards. Raises JobFailed when the host lacks what a copy needs.
+
+    The host is asked before anything is done. Raises NotYet while a copy holds its lock.
+    """
     target = target_of(host)
-    uid, sudo = rights(run.shell(), host)
     with ExitStack() as stack:
         folder = stack.enter_context(_folder(run))
         try:
             agent = stack.enter_context(JobAgent(target.private_key, folder))
             alias, config = _prepared(target, agent)
-            remote = Remote(alias, config, sudo=sudo, lock=host.copy_lock)
-            remote.idle_command()  # says no to a lock that no shell could be told
+            remote = Remote(alias, config, lock=host.copy_lock)
+            question = remote.idle_command()  # says no to a lock that no shell could be told
         except (KeyRefused, ValueError) as refused:
             raise JobFailed(f"rsync cannot be pointed at {host.name}: {refused}", Failure.REFUSED) from None
-        yield Way(host, agent.env, remote, root=sudo or uid == 0)
+        uid, sudo = rights(run.shell(), host, question)
+        yield Way(host, agent.env, replace(remote, sudo=sudo), root=sudo or uid == 0)
 
 
 def _prepared(target: Target, agent: JobAgent) -> tuple[str, Path]:
@@ -120,12 +125,16 @@ def _hop(target: Target, public_key_file: Path) -> Hop:
     return Hop(target.name, target.address, target.user, keys, public_key_file, target.port)
 
 
-def rights(shell: Any, host: Host) -> tuple[int, bool]:
-    """The login's uid on the host and whether `sudo -n rsync` works there. Raises JobFailed when rsync is missing."""
-    script = "id -u; command -v rsync >/dev/null || exit 3; sudo -n rsync --version >/dev/null 2>&1 && echo sudo; true"
-    answer = shell.script(script, timeout=60)
+def rights(shell: Any, host: Host, idle_command: str = "true") -> tuple[int, bool]:
+    """The login's uid on the host and whether `sudo -n rsync` works there, in one round trip.
+
+    Raises JobFailed when rsync is missing, NotYet when `idle_command` says that a copy is running.
+    """
+    answer = shell.script(RIGHTS.format(idle=idle_command, busy=BUSY_EXIT), timeout=60)
     if answer.exit_status == 3:
         raise JobFailed(f"rsync is missing on {host.name}; install the package rsync there.", Failure.REFUSED)
+    if answer.exit_status == BUSY_EXIT:
+        raise NotYet(f"Another copy is running on {host.name}.")
     words = answer.stdout.split()
     uid = int(words[0]) if words and words[0].isdigit() else -1
     return uid, uid != 0 and "sudo" in words
@@ -165,7 +174,7 @@ def ended_there(way: Way, run: Run) -> bool:
     with run.shielded():
         while time.monotonic() < give_up:
             try:
-                with ssh.connect(target_of(way.host)) as shell:
+                with log_in(way.host) as shell:
                     if shell.script(way.remote.idle_command(), timeout=20).exit_status == 0:
                         return True
             except SshError as error:

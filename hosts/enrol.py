@@ -11,7 +11,8 @@ from django.db import transaction
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
-from hosts.host_keys import BadKey, generate_key, parse_public_line, public_from_private
+from hosts.host_key import BadKey, parse_public_line
+from hosts.login_key import generate_key, public_from_private
 from hosts.models import Credential, Host, HostKey, Source
 from hosts.store.layout import source_folder_name
 from hosts.store.paths import check_source, encode_name
@@ -97,30 +98,32 @@ def add(
     by: str,
     sources: Iterable[str] = (),
     excludes: Sequence[str] = (),
+    allow_system: bool = False,
     **fields: Any,
 ) -> Host:
     """Store a host with its login key, pins and sources; a removed host of that name is revived with its generations.
 
     `fields` are those of the model. Raises EnrolRefused, PathRefused or ValidationError; nothing is stored then.
     """
-    paths = [check_source(path) for path in sources]
+    paths = [check_source(path, allow_system=allow_system) for path in sources]
     with transaction.atomic():
         host = Host.objects.filter(name=name).first() or Host(name=name)
         if host.pk and host.removed_at is None:
             raise EnrolRefused(f"There is already a host called {name}: use edit_host.", wrong_use=True)
-        host.credential = store_key(name, key)
-        host.removed_at = host.last_error_at = None
-        host.last_error = ""
-        save(host, **fields)
+        anew = {"removed_at": None, "last_error_at": None, "last_error": ""}
+        save(host, credential=store_key(name, key), **anew, **fields)
         pin(host, pins, by=by)
         for path in paths:
-            add_source(host, path, excludes)
+            add_source(host, path, excludes, allow_system=allow_system)
         _schedules_of(host).update(enabled=True)
     return host
 
 
-def save(host: Host, **fields: Any) -> None:
-    """Set fields and save. Raises ValidationError for what is wrong, EnrolRefused for jump hosts in a circle."""
+def check(host: Host, **fields: Any) -> None:
+    """Set fields and look whether they may be so; nothing is stored.
+
+    Raises ValidationError for what is wrong, EnrolRefused for jump hosts in a circle.
+    """
     for name, value in fields.items():
         setattr(host, name, value)
     way = host.jump
@@ -131,7 +134,14 @@ def save(host: Host, **fields: Any) -> None:
             )
         way = way.jump
     host.full_clean()
-    host.save()
+
+
+def save(host: Host, **fields: Any) -> None:
+    """`check` fields and store them, and of a host that is there no others: a worker may have written those since the
+    row was read.
+    """
+    check(host, **fields)
+    host.save(update_fields=list(fields) if host.pk else None)
 
 
 def store_key(name: str, key: LoginKey) -> Credential:
@@ -171,7 +181,18 @@ def add_source(host: Host, path: str, excludes: Sequence[str] = (), *, allow_sys
         there.save(update_fields=["enabled", "excludes"])
         return there
     refuse_overlap(host, shown)
-    return Source.objects.create(host=host, path=shown, folder=source_folder_name(text), excludes=list(excludes))
+    return Source.objects.create(
+        host=host, path=shown, folder=source_folder_name(text), excludes=list(excludes), one_file_system=shown == "/"
+    )
+
+
+def stay_on_one(host: Host, path: str, *, stay: bool) -> None:
+    """Leave out other filesystems mounted below a source, or not. Raises EnrolRefused."""
+    source = source_of(host, path)
+    if source.path == "/" and not stay:
+        raise EnrolRefused("Below / other filesystems are always left out: add those as sources.", wrong_use=True)
+    source.one_file_system = stay
+    source.save(update_fields=["one_file_system"])
 
 
 def refuse_overlap(host: Host, path: str) -> None:

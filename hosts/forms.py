@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from jobs.registry import Family
+
+    HostChoice = forms.ModelMultipleChoiceField[Host]
+else:
+    HostChoice = forms.ModelMultipleChoiceField
 
 NEEDS_MORE = {"restore"}  # has a form of its own
 
@@ -35,10 +40,20 @@ class RunForm(forms.Form):
         self.fields["kind"].choices = [(each.kind, each.label) for each in host_kinds()]  # type: ignore[attr-defined]  # a ChoiceField
 
 
+class HostsField(HostChoice):
+    """Hosts by their ids; a number that no id can be is no choice (SQLite would stumble over it)."""
+
+    def clean(self, value: Any) -> Any:
+        """The rows."""
+        if any(not re.fullmatch(r"[0-9]{1,18}", str(each)) for each in value or ()):
+            raise forms.ValidationError(self.error_messages["invalid_choice"], code="invalid_choice")
+        return super().clean(value)
+
+
 class HerdRunForm(RunForm):
     """One kind of work on several hosts."""
 
-    hosts = forms.ModelMultipleChoiceField(
+    hosts = HostsField(
         Host.herd.all(),
         error_messages={"required": "Choose at least one host.", "invalid_choice": "That host is gone."},
     )

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.utils import timezone
 
-from hosts import ssh
-from hosts.access import NoWay, target_of
+from hosts.access import NoWay, log_in
 from hosts.models import Host
 from hosts.ssh_errors import HostDown as SshDown
 from hosts.ssh_errors import HostRefused as SshRefused
@@ -43,7 +42,7 @@ class Gate:
         """Log in. Raises HostDown or HostRefused with one sentence."""
         host = Host.objects.select_related("credential", "jump").get(pk=host_id)
         try:
-            shell = ssh.connect(target_of(host), check=check)
+            shell = log_in(host, check)
         except SshDown as error:
             note_failure(host_id, str(error))
             raise HostDown(str(error)) from None

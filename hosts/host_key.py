@@ -1,7 +1,6 @@
 """One host key: how it is read, compared and written down."""
 
 import base64
-import binascii
 import hashlib
 from dataclasses import dataclass
 
@@ -36,11 +35,24 @@ def parse_public_line(line: str) -> HostKey:
         raise BadKey("A public key is one line: its type, then its text, such as “ssh-ed25519 AAAA…”.")
     try:
         blob = base64.b64decode(words[1], validate=True)
-    except binascii.Error:
+    except ValueError:  # letters that are not ASCII as well
         raise BadKey("The text of this public key is not base64: copy the whole line again.") from None
     if _type_inside(blob) != words[0]:
         raise BadKey(f"This public key says {words[0]} but holds something else: copy the whole line again.")
+    if not _is_whole(blob):
+        raise BadKey("The text of this public key is cut off: copy the whole line again.")
     return HostKey(words[0], words[1])
+
+
+def _is_whole(blob: bytes) -> bool:
+    """Whether a key is its type and at least one more part, each with its length before it, and nothing else."""
+    parts = 0
+    while blob:
+        length = int.from_bytes(blob[:4], "big")
+        if len(blob) < 4 + length:
+            return False
+        blob, parts = blob[4 + length :], parts + 1
+    return parts > 1
 
 
 def _type_inside(blob: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Host keys and login keys: what a host shows, how it is written down, and new key pairs."""
+"""Host keys and login keys on the wire: what a host shows, and the login by a key or a password."""
 
 import io
 import socket
@@ -7,18 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import paramiko
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-    load_ssh_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from hosts.host_key import (
     BadKey,
@@ -28,6 +19,7 @@ from hosts.host_key import (
     known_hosts_name,
     parse_public_line,
 )
+from hosts.login_key import LoginKey, generate_key, load_private, public_from_private
 from hosts.ssh_errors import HostDown, HostRefused
 from hosts.ssh_target import Target
 
@@ -36,7 +28,6 @@ __all__ = [
     "known_hosts_name", "open_socket", "parse_public_line", "public_from_private", "remote_key", "scan", "shake_hands",
 ]  # fmt: skip
 
-LoginKey = Ed25519PrivateKey | EllipticCurvePrivateKey | RSAPrivateKey
 Opener = Callable[[str, int], "socket.socket | paramiko.Channel"]
 
 # A key type is the kind of key; the algorithms are the names under which it is negotiated (RFC 8332 for RSA).
@@ -61,7 +52,7 @@ def open_socket(address: str, port: int, timeout: float, where: str = "") -> soc
     where = where or f"{address} port {port}"
     try:
         link = socket.create_connection((address, port), timeout=timeout)
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):  # the latter for a name that no DNS could hold
         raise HostDown(f"The name {address} is unknown: check the address of {where}.") from None
     except TimeoutError:
         raise HostDown(f"{where} does not answer within {timeout:g} s: is the host on?") from None
@@ -138,37 +129,6 @@ def _scan_kind(kind: str, address: str, port: int, timeout: float, via: Opener |
         transport.close()
 
 
-def generate_key(comment: str) -> tuple[str, str]:
-    """A new ed25519 key pair: the private key as OpenSSH text, the public key as one line with ``comment``."""
-    key = Ed25519PrivateKey.generate()
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
-    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
-    return private, f"{public} {comment}".strip()
-
-
-def public_from_private(text: str, passphrase: str | None = None) -> str:
-    """The public line of a private key (OpenSSH or PEM text). Raises BadKey in words when it is encrypted or broken."""
-    key = _load_private(text, passphrase)
-    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
-
-
-def _load_private(text: str, passphrase: str | None = None) -> LoginKey:
-    load = load_ssh_private_key if "OPENSSH PRIVATE KEY" in text else load_pem_private_key
-    encrypted = "This private key is protected by a passphrase: give it too, or use a key without one (ssh-keygen -p)."
-    try:
-        key = load(text.strip().encode() + b"\n", passphrase.encode() if passphrase else None)
-    except TypeError:
-        raise BadKey(encrypted if passphrase is None else "This private key has no passphrase: leave it out.") from None
-    except (ValueError, UnsupportedAlgorithm) as error:
-        if "password" in str(error).lower() and passphrase is None:
-            raise BadKey(encrypted) from None
-        what = "wrong passphrase, or the text is damaged" if passphrase else "not a private key, or the text is damaged"
-        raise BadKey(f"This private key cannot be read ({what}): paste the whole file again.") from None
-    if not isinstance(key, LoginKey):
-        raise BadKey("This kind of private key cannot be used for SSH: use ed25519, ECDSA or RSA.")
-    return key
-
-
 def authenticate(transport: paramiko.Transport, target: Target, timeout: float) -> None:
     """Log in by key, or else by password, within ``timeout`` seconds. Raises HostDown, HostRefused."""
     transport.auth_timeout = timeout
@@ -213,7 +173,7 @@ def _try_password(transport: paramiko.Transport, target: Target) -> bool:
 def _login_key(target: Target) -> paramiko.PKey:
     """By way of cryptography: paramiko 5.1 misreads many ECDSA keys in OpenSSH form that have no comment."""
     try:
-        key = _load_private(target.private_key)
+        key = load_private(target.private_key)
     except BadKey as error:
         raise HostRefused(f"The login key stored for {target.name} is unusable. {error}", "auth_failed") from None
     form = PrivateFormat.OpenSSH if isinstance(key, Ed25519PrivateKey) else PrivateFormat.TraditionalOpenSSL

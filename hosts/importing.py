@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from hosts.openssh_import import Found
 
+LONGEST_USER = 64  # as wide as the column
+
 
 @dataclass(slots=True)
 class Planned:
@@ -91,7 +93,7 @@ def _problem(found: Found, key: LoginKey | None, pins: tuple[Pin, ...], stored: 
         return "the name has characters that cannot be used here"
     if found.problems:
         return found.problems[0]
-    if len(found.user) > Host._meta.get_field("user").max_length:
+    if len(found.user) > LONGEST_USER:
         return "the user's name is too long"
     if key is None:
         return "no usable login key: name one with --key"

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hosts.words import size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from hosts.rsync.output import Progress
     from jobs.registry import Run
+
+LONGEST_WALK = 10.0  # seconds: who stops work waits two minutes for its end
 
 
 @dataclass(slots=True)
@@ -22,16 +27,23 @@ class Meter:
     run: Run
     label: str = ""
     total: int | None = None
+    done: int = 0
 
     def hear(self, progress: Progress) -> None:
         """The total is known once the listing has ended and grows until then."""
         self.total = progress.bytes * 100 // progress.percent if progress.percent else self.total
+        self.done = max(self.done, progress.bytes)
         self.run.progress(progress.bytes, self.total, self.label + words(progress))
 
-    def came_to(self, tree: Path, before: int) -> str:
-        """ "63 % copied" of what lies in `tree` now; `before` is the size of the last good generation, or 0."""
-        there, total = bytes_below(tree), max(self.total or 0, before)
-        return f"{min(99, there * 100 // total)} % copied" if total else f"{size(there)} copied"
+    def came_to(self, tree: Path, before: int, seconds: float = LONGEST_WALK) -> str:
+        """ "63 % copied" of what lies in `tree` now; `before` is the size of the last good generation, or 0.
+
+        A tree too large to be counted in so many seconds is "at least" what was seen of it, or what rsync said last.
+        """
+        there, whole = bytes_below(tree, seconds)
+        there, least = (there, "") if whole else (max(there, self.done), "at least ")
+        total = max(self.total or 0, before)
+        return least + (f"{min(99, there * 100 // total)} % copied" if total else f"{size(there)} copied")
 
 
 def words(progress: Progress) -> str:
@@ -42,9 +54,26 @@ def words(progress: Progress) -> str:
     return speed + files + eta
 
 
-def bytes_below(tree: Path) -> int:
-    """Length of all files below `tree`; what was linked from an older generation counts, as it is there."""
-    total = 0
-    for folder, _, names in os.walk(os.fsencode(tree)):
-        total += sum(os.lstat(os.path.join(folder, name)).st_size for name in names)
-    return total
+def bytes_below(tree: Path, seconds: float = LONGEST_WALK) -> tuple[int, bool]:
+    """Length of all files below `tree`, and whether all were seen within `seconds`.
+
+    What was linked from an older generation counts, as it is there.
+    """
+    total, give_up = 0, time.monotonic() + seconds
+    for length in _lengths(os.fsencode(tree)):
+        if time.monotonic() >= give_up:
+            return total, False
+        total += length
+    return total, True
+
+
+def _lengths(tree: bytes) -> Iterator[int]:
+    """Of each name; 0 for what is no file, so that a watcher of the time hears of folders too."""
+    waiting = [tree]
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if is_folder:
+                    waiting.append(entry.path)
+                yield 0 if is_folder else entry.stat(follow_symlinks=False).st_size

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.utils import timezone
 
 from hosts.models import BackupRoot
 from hosts.store import root as disk
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 LEAST_BYTES = 64 << 20
 LEAST_INODES = 1000
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def root_of(host: Host) -> BackupRoot:
@@ -41,3 +45,26 @@ def require_space(folder: Path) -> None:
     problem = disk.too_little_space(disk.space_left(folder), LEAST_BYTES, LEAST_INODES)
     if problem:
         raise JobFailed(problem, Failure.NO_SPACE)
+
+
+def require_able(root: BackupRoot, folder: Path) -> None:
+    """Probe the root anew: another filesystem may be mounted there now, or the same one read-only.
+
+    What it can do is stored when that changed. Raises JobFailed for one that cannot hold generations or be written.
+    """
+    try:
+        found = disk.probe(folder)
+    except disk.RootUnusable as unusable:
+        code = Failure.NO_SPACE if getattr(unusable.__cause__, "errno", None) in FULL else Failure.ERROR
+        raise JobFailed(str(unusable), code) from unusable
+    if found.refusals():
+        raise JobFailed(f"{root.path}: {found.refusals()[0]}", Failure.REFUSED)
+    values = asdict(found)
+    if _features(values) != _features(root.capabilities):
+        row = BackupRoot.objects.filter(pk=root.pk)
+        patiently(lambda: row.update(capabilities=values, probed_at=timezone.now()))
+
+
+def _features(capabilities: dict[str, Any]) -> dict[str, Any]:
+    """Without what changes from hour to hour."""
+    return {name: value for name, value in capabilities.items() if not name.startswith("free_")}

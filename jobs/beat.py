@@ -13,6 +13,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.conf import settings
 from django.db.models import F, QuerySet
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
@@ -20,11 +21,11 @@ from django_celery_beat.schedulers import DatabaseScheduler
 
 from jobs import owed, schedules
 from jobs.models import BeatLease
-from jobs.monitor import Loop, Monitor
+from jobs.monitor import Loop, Monitor, is_fresh
 from jobs.sweeper import Sweeper
 
 logger = logging.getLogger(__name__)
-RENEW = 10.0  # seconds between two renewals
+RENEW = 10.0  # seconds between two renewals, at most
 VALID = 22.0  # seconds that the leader believes in a lease it could not renew
 SILENT = 30.0  # seconds of silence, on the stand-by's own clock, after which it takes over
 MAKE_UP = 60.0  # seconds between two looks for runs that are owed
@@ -39,6 +40,7 @@ class Lease:
     valid_until: float = 0.0
     seen: tuple[int, float] = (-1, 0.0)
     resumed: bool = False
+    last: float | None = None  # the monotonic second of the last turn that the database took
 
     def leads(self) -> bool:
         """True while this process may fire; a process that was frozen finds its lease outdated."""
@@ -46,6 +48,14 @@ class Lease:
 
     def turn(self) -> None:
         """Renew our lease, or watch the holder's and take it over when it went silent."""
+        self._turn()
+        self.last = time.monotonic()
+
+    def writes(self) -> bool:
+        """True while turns reach the database; each begins with an UPDATE, which waits for SQLite's lock."""
+        return is_fresh(self.last)
+
+    def _turn(self) -> None:
         began = time.monotonic()
         now = {"counter": F("counter") + 1, "renewed_at": timezone.now()}
         if BeatLease.objects.filter(pk=1, holder=self.me).update(**now):
@@ -70,6 +80,11 @@ class Lease:
     def forget(self) -> None:
         """The database did not answer: the holder's silence counts anew."""
         self.seen = (-1, 0.0)
+
+
+def renewal() -> float:
+    """Seconds between two turns of the lease: often enough to show that this process can write."""
+    return min(RENEW, 0.4 * settings.PIHERDER_SILENCE_SEC)
 
 
 class Firing:
@@ -102,9 +117,9 @@ class LeaderScheduler(DatabaseScheduler):  # type: ignore[misc]  # django-celery
         self.lease = Lease()
         firing = Firing(self.lease)
         self.loops = [
-            Loop("lease", RENEW, self.lease.turn, self.lease.forget, durable=False),
+            Loop("lease", renewal(), self.lease.turn, self.lease.forget, durable=False),
             Loop("schedules", 2.0, firing.turn),
-            *Monitor(Sweeper()).loops,
+            *Monitor(Sweeper(writes=self.lease.writes)).loops,
         ]
         for loop in self.loops:
             loop.start()

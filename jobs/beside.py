@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 TICK = 1.0  # seconds between two writes of log and progress
 LOOK = 2.0  # seconds between two looks at the row
-PATIENCE = 120.0  # seconds that work which was asked to end may take before its process is killed
+# Seconds that work which was asked to end may take before its process is killed: a manifest of millions of files or
+# the sync of a slow disk cannot be broken off. Clean-ups bound themselves, so theirs is only the last resort.
+PATIENCE = 900.0
+CLEAN_UP_PATIENCE = 3600.0
 CANCEL = "cancel"
 
 
@@ -45,7 +48,8 @@ class Beside(threading.Thread):
         self._end = threading.Event()
         self._next_look = self._next_renewal = 0.0
         self._drain_since: float | None = None
-        self._stop_since: float | None = None
+        self._stop_seen: float | None = None  # the last tick after the stop
+        self._overdue = {False: 0.0, True: 0.0}  # seconds since the stop, without and with the shield of a clean-up
 
     def run(self) -> None:
         """Tick until the work has ended; neither a database that is away nor a fault in one tick ends the guard."""
@@ -100,7 +104,11 @@ class Beside(threading.Thread):
         """Work that ignores its end is killed with its process; the parent then reports the loss."""
         if not self.live.reason:
             return
-        self._stop_since = self._stop_since or now
-        if now - self._stop_since > PATIENCE:
-            logger.error("job %s did not end %d s after it was asked to: killed", self.live.job_id, PATIENCE)
+        self._overdue[self.live.cleans_up] += now - (now if self._stop_seen is None else self._stop_seen)
+        self._stop_seen = now
+        if self._overdue[False] > PATIENCE or self._overdue[True] > CLEAN_UP_PATIENCE:
+            logger.error("job %s did not end %d s after it was asked to: killed", self.live.job_id, self._waited())
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def _waited(self) -> float:
+        return sum(self._overdue.values())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import logging
+from datetime import datetime, timedelta
 
 from django.utils import timezone
 
@@ -10,6 +11,9 @@ from jobs import logs, registry
 from jobs.models import TERMINAL, EngineSettings, Job, ScheduleFire, WorkerNode
 
 BATCH = 200
+SETTLED = timedelta(hours=1)  # by then whoever ended a job has compressed its log, or never will
+
+logger = logging.getLogger(__name__)
 
 
 def tidy() -> str:
@@ -21,6 +25,7 @@ def tidy() -> str:
     gone += _drop(now - usual, exclude=tuple(own))
     ScheduleFire.objects.filter(fired_at__lt=now - usual).delete()
     WorkerNode.objects.filter(dead_at__lt=now - timedelta(days=7)).delete()
+    _compress_leftovers(now - SETTLED)
     return f"{gone} ended jobs removed."
 
 
@@ -35,3 +40,20 @@ def _drop(before: object, kind: str = "", exclude: tuple[str, ...] = ()) -> int:
         Job.objects.filter(pk__in=batch).delete()
         gone += len(batch)
     return gone
+
+
+def _compress_leftovers(before: datetime) -> None:
+    """Compress the logs of jobs that that were not ended by their own worker."""
+    logs.remove_parts(before.timestamp())
+    plain = sorted(logs.left_plain())
+    for start in range(0, len(plain), BATCH):
+        ended = Job.objects.filter(pk__in=plain[start : start + BATCH], status__in=TERMINAL, finished_at__lt=before)
+        for job_id in ended.values_list("pk", flat=True):
+            _compress(job_id)
+
+
+def _compress(job_id: int) -> None:
+    try:
+        logs.compress(job_id)
+    except OSError as error:
+        logger.error("job %s: its log file was left as it is: %s", job_id, error)

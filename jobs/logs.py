@@ -12,7 +12,7 @@ import shutil
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -29,6 +29,7 @@ HEAD = 200  # lines of the beginning that stay as rows
 TAIL = 500  # lines of the end that stay as rows
 LONGEST = 65_536  # characters of one line
 CUT = " … (line cut here)"
+PART = ".gz.part"  # suffix of a log while it is being compressed
 Mask = Callable[[str], str]
 
 
@@ -120,7 +121,7 @@ def compress(job_id: int) -> None:
     plain = path_of(job_id)
     if not plain.exists():
         return
-    draft = plain.with_suffix(".gz.part")
+    draft = plain.with_suffix(PART)
     with plain.open("rb") as source, gzip.open(draft, "wb") as target:
         shutil.copyfileobj(source, target)
     draft.rename(plain.with_suffix(".log.gz"))
@@ -130,8 +131,24 @@ def compress(job_id: int) -> None:
 def discard(job_id: int) -> None:
     """Remove a job's stored log, file and rows."""
     JobLine.objects.filter(job_id=job_id).delete()
-    path_of(job_id).unlink(missing_ok=True)
-    path_of(job_id).with_suffix(".log.gz").unlink(missing_ok=True)
+    plain = path_of(job_id)
+    for path in (plain, plain.with_suffix(".log.gz"), plain.with_suffix(PART)):
+        path.unlink(missing_ok=True)
+
+
+def left_plain() -> Iterator[int]:
+    """Ids of the jobs whose log is still a plain file: those that run, and those whose worker was lost."""
+    for path in Path(settings.PIHERDER_LOGS).glob("*/*.log"):
+        if path.stem.isdecimal():
+            yield int(path.stem)
+
+
+def remove_parts(older_than: float) -> None:
+    """Remove what compressions left that broke off before `older_than` (seconds since 1970)."""
+    for part in Path(settings.PIHERDER_LOGS).glob(f"*/*{PART}"):
+        with suppress(FileNotFoundError):
+            if part.stat().st_mtime < older_than:
+                part.unlink()
 
 
 def read(job_id: int) -> Iterator[str]:

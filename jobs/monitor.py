@@ -86,16 +86,36 @@ class Loop(threading.Thread):
 
 
 class Heart:
-    """Moves this boot's counter; a boot that finds itself marked dead calls `buried`."""
+    """Moves this boot's counter; a boot that finds itself marked dead by others calls `buried`."""
 
     def __init__(self, me: Me, buried: Callable[[], None]) -> None:
         self.me, self.buried = me, buried
+        self.last: float | None = None  # the monotonic second of the last beat that was written
+        self.at_rest = False
 
     def beat(self) -> None:
         """One beat: a single small UPDATE."""
         alive = WorkerNode.objects.filter(pk=self.me.boot, dead_at__isnull=True)
-        if not alive.update(beats=F("beats") + 1):
+        if alive.update(beats=F("beats") + 1):
+            self.last = time.monotonic()
+        elif not self.at_rest:
             self.buried()
+
+    def writes(self) -> bool:
+        """True while beats reach the database: see `is_fresh`."""
+        return is_fresh(self.last)
+
+    def rest(self) -> None:
+        """This boot is about to mark itself dead: a beat that finds that is no burial."""
+        self.at_rest = True
+
+
+def is_fresh(last: float | None) -> bool:
+    """True when a write of the monotonic second `last` proves that others can write too.
+
+    Younger than half the silence: together with a beat, that is less than the silence after which a worker is dead.
+    """
+    return last is not None and time.monotonic() - last < settings.PIHERDER_SILENCE_SEC / 2
 
 
 class Monitor:

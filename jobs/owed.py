@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
 
 from jobs import registry
 from jobs.models import Door, EngineSettings, Failure, Job, ScheduleFire, Status
+from jobs.registry import UnknownKind
 from jobs.schedules import OWED, Wish
 from jobs.services import Asker, Refused, request_job
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 logger = logging.getLogger(__name__)
-NOT_NOW = {*OWED, "busy", "unavailable"}  # what is owed stays owed after such a refusal
 KEEP_OWED = timedelta(days=30)
 
 
@@ -26,12 +30,12 @@ def make_up() -> list[Job]:
 
 
 def _make_up_paused() -> list[Job]:
-    started = []
+    started, paused = [], functools.cache(registry.gate().paused)  # a host is asked for once, however many owe it a run
     recent = ScheduleFire.objects.exclude(owed=[]).filter(fired_at__gt=timezone.now() - KEEP_OWED)
     for fire in recent.select_related("schedule"):
         still = []
         for host_id in fire.owed:
-            job, owed = _owed(fire, host_id)
+            job, owed = _owed(fire, host_id, paused)
             started += [job] if job else []
             still += [host_id] if owed else []
         if still != fire.owed:
@@ -39,13 +43,16 @@ def _make_up_paused() -> list[Job]:
     return started
 
 
-def _owed(fire: ScheduleFire, host_id: int | None) -> tuple[Job | None, bool]:
+def _owed(fire: ScheduleFire, host_id: int | None, paused: Callable[[int], str]) -> tuple[Job | None, bool]:
     """The job that makes up for a host's run, and whether the run is owed further."""
     try:
         wish = Wish.of(fire.schedule)
-    except (ValueError, KeyError, TypeError):  # edited since into something that cannot be read
+        catches_up = registry.get(wish.kind).catch_up
+    except (ValueError, KeyError, TypeError, UnknownKind):  # edited since into something that cannot be read
         return None, False
-    if host_id is not None and registry.gate().paused(host_id):
+    if not catches_up:
+        return None, False
+    if host_id is not None and paused(host_id):
         return None, True
     if Job.objects.filter(kind=wish.kind, host=host_id, created_at__gt=fire.fired_at).exists():
         return None, False
@@ -78,4 +85,4 @@ def _again(kind: str, host_id: int | None, params: dict[str, Any], fire: Schedul
         return request_job(kind, host_id, params, asker=asker, fire_id=fire.pk).job, False
     except Refused as refusal:
         logger.info("the missed run of %s was not started: %s", fire.schedule.name, refusal)
-        return None, refusal.code in NOT_NOW
+        return None, refusal.code in OWED

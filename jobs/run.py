@@ -73,18 +73,24 @@ class LiveRun:
 
     def step(self, name: str) -> None:
         """Begin a named step by a fenced write. Raises LostClaim, and StopWork when the work must end."""
+        self._check_claim()
         self.check_cancel()
         if not patiently(lambda: self._write_step(one_line(name)[:100]), self.check_cancel):
             self.stop(LOST_CLAIM)
-            self.check_cancel()
+            self._check_claim()
         self.log(f"== {name}")
 
     def check_cancel(self) -> None:
-        """Raise StopWork when the work must end."""
+        """Raise StopWork, or LostClaim, when the work must end; within `shielded` neither."""
+        if self._shielded:
+            return
+        self._check_claim()
+        if self._reason:
+            raise StopWork(self._reason)
+
+    def _check_claim(self) -> None:
         if self._reason == LOST_CLAIM:
             raise LostClaim(f"Job {self.job_id} is no longer ours.")
-        if self._reason and not self._shielded:
-            raise StopWork(self._reason)
 
     def on_stop(self, action: Callable[[], None]) -> None:
         """Call `action` once, from another thread, when the work must end."""
@@ -96,7 +102,10 @@ class LiveRun:
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """Let a clean-up that must happen (a hook that starts a container again) finish although a stop was asked."""
+        """Let a clean-up that must happen (a hook that starts a container again) finish although a stop was asked.
+
+        Also when the claim was lost: only `step`, which writes, then still raises LostClaim.
+        """
         before, self._shielded = self._shielded, True
         try:
             yield
@@ -107,6 +116,11 @@ class LiveRun:
         """Wait, but no longer than until the work must end. Raises StopWork."""
         self._stopped.wait(seconds)
         self.check_cancel()
+
+    @property
+    def cleans_up(self) -> bool:
+        """True within `shielded`."""
+        return self._shielded
 
     @property
     def reason(self) -> str:

@@ -7,6 +7,7 @@ happens. Every write is fenced by the attempt.
 from __future__ import annotations
 
 import logging
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import DatabaseError, DataError, IntegrityError, transaction
+from django.db.models import Q
 
-from jobs import logs, node, outcome, registry, transitions
+from jobs import logs, node, outcome, registry, slots, transitions
 from jobs.beside import Beside
 from jobs.masks import mask_of, masked
-from jobs.models import ACTIVE, EngineSettings, Failure, Job, Lane, Status, WaitingOn, WorkerNode
+from jobs.models import EngineSettings, Failure, Job, Lane, Status, WaitingOn, WorkerNode
 from jobs.mutex import HostMutex, RedisAway
 from jobs.patience import patiently
 from jobs.registry import HostDown, HostRefused, NotYet, UnknownKind
@@ -26,7 +28,6 @@ from jobs.run import LiveRun
 from jobs.transitions import End, LostClaim
 
 if TYPE_CHECKING:
-    import uuid
     from collections.abc import Callable
 
     from jobs.node import Me
@@ -84,10 +85,10 @@ def run(job_id: int) -> None:
     if job.status == Status.RUNNING:
         _redelivered(job)
         return
-    if may_not_start(job, me):
+    if may_not_start(job, me) or slots.deferred(job, me):
         return
     with suppress(LostClaim):
-        attempt = transitions.pick_up(job_id, me)
+        attempt = _pick_up(job_id, me)
         _carry_out(job, attempt, me)
 
 
@@ -114,6 +115,29 @@ def may_not_start(job: Job, me: Me) -> bool:
     if held or draining:
         Job.objects.filter(pk=job.pk, status=Status.PENDING, attempt__isnull=True).update(published_at=None)
     return bool(held or draining)
+
+
+def _pick_up(job_id: int, me: Me) -> uuid.UUID:
+    """Pick up with patience: a call whose answer got lost with the database has gone through all the same.
+
+    Raises LostClaim.
+    """
+    attempt = uuid.uuid4()
+    _unless_done(lambda: transitions.pick_up(job_id, me, attempt), Q(status=Status.PENDING, attempt=attempt), job_id)
+    return attempt
+
+
+def _unless_done(step: Callable[[], object], done: Q, job_id: int) -> None:
+    """Make a step with patience; one that finds its own result is done. Raises LostClaim."""
+
+    def turn() -> None:
+        try:
+            step()
+        except LostClaim:
+            if not Job.objects.filter(done, pk=job_id).exists():
+                raise
+
+    patiently(turn)
 
 
 def _carry_out(job: Job, attempt: uuid.UUID, me: Me) -> None:
@@ -154,23 +178,17 @@ def _hopeless(error: Exception) -> End:
 def _claimed(job_id: int, attempt: uuid.UUID) -> bool:
     """False when a cancel came first, which then ends the row."""
     try:
-        transitions.claim(job_id, attempt)
+        _unless_done(lambda: transitions.claim(job_id, attempt), Q(status=Status.RUNNING, attempt=attempt), job_id)
     except LostClaim:
-        transitions.put_back(job_id, attempt, WaitingOn.NOTHING, "", SOON)
+        patiently(lambda: transitions.put_back(job_id, attempt, WaitingOn.NOTHING, "", SOON))
         return False
     return True
 
 
 def _leave_a_slot(job: Job, family: Family, me: Me) -> None:
-    """A scheduled long copy starts only while another slot of this worker stays free."""
-    if not (family.leaves_a_slot and job.fire_id):
-        return
-    slots = WorkerNode.objects.filter(pk=me.boot).values_list("slots", flat=True).first() or 1
-    reserved = min(settings.PIHERDER_RESERVED_SLOTS, slots - 1)
-    others = Job.objects.filter(boot=me.boot, status__in=ACTIVE, attempt__isnull=False).exclude(pk=job.pk)
-    before_me = sum(1 for other in others if other.status == Status.RUNNING or other.pk < job.pk)
-    if before_me + 1 > slots - reserved:
-        raise PutBack(WaitingOn.WORKER, "A slot is kept free for work that a person starts.")
+    """Look again after the pick-up: two long copies may have seen the same free slot."""
+    if not slots.is_free(job, family, me):
+        raise PutBack(WaitingOn.WORKER, slots.KEPT_FREE, slots.PAUSE)
 
 
 def _reach(job: Job, family: Family, held: Held) -> None:

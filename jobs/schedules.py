@@ -16,6 +16,7 @@ import zlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
+from zoneinfo import ZoneInfo
 
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, IntegrityError, transaction
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 SCHEDULE = "piherder.schedule"
-OWED = {"held", "paused"}
+OWED = {"held", "paused", "busy", "unavailable"}  # refusals that pass; owed only to kinds that catch up
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +182,13 @@ def carry(fire: ScheduleFire, wish: Wish) -> None:
         if code:
             skipped += 1
             words.append(f"{name}: {text}" if name else text)
-        if code in OWED:
+        if code in OWED and registry.get(wish.kind).catch_up:
             owed.append(host_id)
     fire.started, fire.skipped, fire.owed = fire.jobs.count(), skipped, owed
     fire.text, fire.ended_at = "\n".join(words), timezone.now()
     fire.save()
+    # One debt per host: what this fire started or owes stands for all that older ones owe.
+    ScheduleFire.objects.filter(schedule=fire.schedule_id, pk__lt=fire.pk).exclude(owed=[]).update(owed=[])
 
 
 def _targets(wish: Wish) -> dict[int | None, str]:
@@ -241,9 +244,17 @@ def crontab_row(cron: str, zone: str = "") -> CrontabSchedule:
     names = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
     values = dict(zip(names, fields, strict=True))
     key = {**values, "timezone": zone or timezone.get_default_timezone_name()}
+    _refuse_unknown_zone(key["timezone"])
     try:
         CrontabSchedule(**key).full_clean(validate_unique=False)
     except ValidationError as error:
         raise ValueError(f"The cron line {cron!r} cannot be read: {'; '.join(error.messages)}") from None
     row, _ = CrontabSchedule.objects.get_or_create(**key)
     return row
+
+
+def _refuse_unknown_zone(zone: str) -> None:
+    try:
+        ZoneInfo(zone)
+    except (ValueError, KeyError, OSError):  # no such file, a folder of zones, a way out of the folder of zones
+        raise ValueError(f"The time zone {zone!r} cannot be read: name one such as Europe/Berlin.") from None

@@ -15,12 +15,14 @@ from jobs import registry, tasks, transitions
 from jobs.admission import Busy, Draft, Unavailable, admit
 from jobs.models import ACTIVE, Door, EngineSettings, Job, JobEvent, Status
 from jobs.registry import UnknownKind
+from jobs.rules import Refused as Refused  # the doors know it from here
+from jobs.rules import checked
 from jobs.transitions import End, LostClaim
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 
-    from jobs.registry import Family, Params
+    from jobs.registry import Params
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +48,6 @@ class Requested:
     attached: bool
 
 
-class Refused(Exception):
-    """A request that cannot be met now; `code` is one of invalid, held, paused, busy, unavailable, over."""
-
-    def __init__(self, message: str, code: str, job: Job | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.job = job
-
-
 def request_job(
     kind: str,
     host_id: int | None = None,
@@ -65,10 +58,7 @@ def request_job(
     fire_id: int | None = None,
 ) -> Requested:
     """Insert a job, or attach to the equal one that is active. Raises Refused."""
-    family = _family(kind)
-    _check_host(family, host_id)
-    _check_holds(host_id)
-    cleaned = _clean(family, params or {})
+    family, cleaned = checked(kind, host_id, params or {})
     user_id = getattr(asker.user, "pk", None)
     draft = Draft(
         family,
@@ -92,50 +82,6 @@ def request_job(
     if attached:
         JobEvent.objects.create(job=job, name="attached", text=f"{asker.words} asked for the same work")
     return Requested(job, attached)
-
-
-def _family(kind: str) -> Family:
-    try:
-        return registry.get(kind)
-    except UnknownKind as unknown:
-        raise Refused(str(unknown), "invalid") from None
-
-
-def _check_host(family: Family, host_id: int | None) -> None:
-    if family.needs_host and host_id is None:
-        raise Refused(f"{family.label} needs a host: name one.", "invalid")
-    if not family.needs_host and host_id is not None:
-        raise Refused(f"{family.label} takes no host.", "invalid")
-    if host_id is not None and host_id not in registry.gate().herd():
-        raise Refused(f"There is no host with the id {host_id}: it was removed or never added.", "invalid")
-
-
-def _check_holds(host_id: int | None) -> None:
-    switch = EngineSettings.load()
-    if switch.held:
-        reason = f" ({switch.hold_reason})" if switch.hold_reason else ""
-        raise Refused(f"The herd is on hold{reason}: release it first.", "held")
-    why = registry.gate().paused(host_id) if host_id is not None else ""
-    if why:
-        raise Refused(why, "paused")
-
-
-def _clean(family: Family, params: Params) -> Params:
-    """Parameters as the kind's form cleans them. Raises Refused naming the first field that is wrong."""
-    if family.form_class is None:
-        if params:
-            raise Refused(f"{family.label} takes no parameters.", "invalid")
-        return {}
-    unknown = set(params) - set(family.form_class.base_fields)
-    if unknown:
-        known = ", ".join(sorted(family.form_class.base_fields)) or "none"
-        raise Refused(f"{family.label} has no parameter {sorted(unknown)[0]}: known are {known}.", "invalid")
-    form = family.form_class(params)
-    if not form.is_valid():
-        field, errors = next(iter(form.errors.items()))
-        place = "" if field == "__all__" else f"{field}: "
-        raise Refused(f"{place}{errors[0]}", "invalid")
-    return dict(form.cleaned_data)
 
 
 def request_cancel(job: Job, *, asker: Asker) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import DatabaseError, connection
+from django.db.models import Q
 from django.utils import timezone
 
 from jobs import registry, tasks, transitions
@@ -25,7 +26,7 @@ from jobs.losses import bury, end_lost, look_of
 from jobs.models import EngineSettings, Failure, Job, Lane, Status, WaitingOn, WorkerNode
 from jobs.registry import HostDown, HostRefused
 from jobs.transitions import End, LostClaim
-from jobs.waits import hint_is_gone, host_wait, is_due, take_probe, waited
+from jobs.waits import NO_JUMP, Clocks, hint_is_gone, host_wait, is_due, take_probe, waited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -40,13 +41,19 @@ PROBERS = 8
 
 @dataclass(slots=True)
 class Sweeper:
-    """Passes over the whole herd, made by every worker and every beat. `me` is None in beat."""
+    """Passes over the whole herd, made by every worker and every beat. `me` is None in beat.
+
+    `writes` is True while this process's own small writes reach the database. Who can read but not write (another
+    writer holds SQLite's lock) sees counters that rest although their workers live.
+    """
 
     me: Me | None = None
     active_jobs: Callable[[], set[int]] = set  # jobs that this worker's pool carries now
+    writes: Callable[[], bool] = lambda: True
     seen: dict[uuid.UUID, tuple[int, float]] = field(default_factory=dict)
     missing: dict[bool, dict[int, uuid.UUID | None]] = field(default_factory=dict)
     last_look: float | None = None
+    clocks: Clocks = field(default_factory=Clocks)
 
     def sweep(self, now: float | None = None) -> None:
         """One pass of everything at the monotonic second `now`."""
@@ -60,12 +67,14 @@ class Sweeper:
 
     def tend(self) -> None:
         """The part that may speak to hosts and to the broker."""
-        _each(*self._lost_rows(looks=True), self.expire)
+        jump = self.clocks.jump()
+        _each(*self._lost_rows(looks=True), self.expire, self.refuse_removed_hosts)
         if not EngineSettings.load().held:
-            _each(self.probe_waiting_hosts, self.wake_lock_waiters, self.publish_lost_hints)
+            waits = (functools.partial(self.probe_waiting_hosts, jump), functools.partial(self.wake_lock_waiters, jump))
+            _each(*waits, self.publish_lost_hints)
 
     def lost_contact(self) -> None:
-        """The database did not answer: silence seen meanwhile counts for nothing."""
+        """The database did not answer or took no write: silence seen meanwhile counts for nothing."""
         self.last_look = None
         self.seen.clear()
 
@@ -83,6 +92,9 @@ class Sweeper:
         A sweeper that did not look for a while (frozen, or its machine was) knows nothing of that time.
         """
         silence = settings.PIHERDER_SILENCE_SEC
+        if not self.writes():
+            self.lost_contact()
+            return
         if self.last_look is not None and now - self.last_look > max(silence / 2, 3 * PERIOD):
             self.lost_contact()
         self.last_look = now
@@ -130,6 +142,14 @@ class Sweeper:
                 seconds = int(family.expires.total_seconds())
                 _end_pending(job, Failure.EXPIRED, f"No worker started it within {seconds} s. Run it again.")
 
+    def refuse_removed_hosts(self) -> None:
+        """Fail rows that came in at the very moment in which their host was removed: nothing would start them."""
+        gone = Q(host__removed_at__isnull=False) | Q(peer_host__removed_at__isnull=False)
+        rows = Job.objects.filter(gone, status=Status.PENDING, attempt__isnull=True)
+        for job in rows.select_related("host", "peer_host"):
+            place = job.peer_host if job.host is None or job.host.removed_at is None else job.host
+            _end_pending(job, Failure.REFUSED, f"{place} was removed: add it again first.")
+
     def publish_lost_hints(self) -> None:
         """Publish pending rows whose message is gone; the pause between two tries doubles.
 
@@ -145,7 +165,7 @@ class Sweeper:
         depths = tasks.queue_depths({job.queue for job in rows})
         for job in rows:
             if hint_is_gone(job, depths.get(job.queue), timezone.now()) and not self._paused(job):
-                tasks.publish(job.pk)
+                tasks.publish_row(job)
 
     def _due(self, job: Job) -> bool:
         return job.next_probe_at is None or is_due(job.next_probe_at, timezone.now())
@@ -155,11 +175,10 @@ class Sweeper:
 
     # --- waits ---------------------------------------------------------------------------------------------------
 
-    def probe_waiting_hosts(self) -> None:
+    def probe_waiting_hosts(self, jump: timedelta = NO_JUMP) -> None:
         """Look at all hosts that are due at once; log in only where the port answers; wake or give up."""
-        due = [
-            job for job in _waiting(WaitingOn.HOST) if take_probe(job, timedelta(seconds=settings.PIHERDER_PROBE_SEC))
-        ]
+        pause = timedelta(seconds=settings.PIHERDER_PROBE_SEC)
+        due = [job for job in _waiting(WaitingOn.HOST) if take_probe(job, pause, jump)]
         if not due:
             return
         hosts = sorted({job.host_id for job in due if job.host_id is not None})
@@ -177,12 +196,12 @@ class Sweeper:
         if not why:
             _wake(job)
         elif waited(job) >= limit:
-            text = f"{job.where} did not answer for {int(limit.total_seconds() // 60)} min: {why}"
+            text = f"{job.where} did not answer for {_lasting(limit)}: {why}"
             _end_pending(job, Failure.HOST_UNREACHABLE, text)
         elif why != job.waiting_why:
             Job.objects.filter(pk=job.pk, status=Status.PENDING, attempt__isnull=True).update(waiting_why=why[:300])
 
-    def wake_lock_waiters(self) -> None:
+    def wake_lock_waiters(self, jump: timedelta = NO_JUMP) -> None:
         """Wake the oldest waiter of each host whose fence is free; fail those that waited too long.
 
         A waiter that cannot start keeps its hosts from younger ones, or one that needs two hosts would starve.
@@ -196,7 +215,7 @@ class Sweeper:
         fenced |= set(woken.values_list("host_id", flat=True))
         for job in _waiting(WaitingOn.LOCK):
             hosts = {job.host_id, job.peer_host_id} - {None}
-            due = take_probe(job, LOCK_PROBE)
+            due = take_probe(job, LOCK_PROBE, jump)
             if due and waited(job) >= limit:
                 _end_pending(job, Failure.LOCK_TIMEOUT, f"The copy lock was not free in time: {job.waiting_why}")
                 continue
@@ -216,6 +235,12 @@ def _wake(job: Job) -> None:
     fresh = {"celery_task_id": uuid.uuid4(), "published_at": None, "publishes": 0}
     if row.update(waiting_on=WaitingOn.WORKER, waiting_why="", next_probe_at=None, **fresh):
         tasks.publish(job.pk)
+
+
+def _lasting(time: timedelta) -> str:
+    """ "45 s", "30 min"."""
+    seconds = int(time.total_seconds())
+    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
 
 
 def _end_pending(job: Job, failure: Failure, text: str) -> None:

@@ -20,6 +20,7 @@ from jobs.models import ACTIVE, Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     import redis
 
@@ -58,18 +59,28 @@ def task_of(job: Job) -> str:
 
 
 def publish(job_id: int) -> bool:
-    """Send a hint for a pending job under the task id stored on its row; False when the broker is away."""
+    """Send a hint for a pending job under the task id stored on its row; False when none was sent."""
     job = Job.objects.filter(pk=job_id, status__in=ACTIVE, attempt__isnull=True).first()
-    if job is None:
-        return False
+    return job is not None and publish_row(job)
+
+
+def publish_row(job: Job) -> bool:
+    """`publish`, unless a hint was sent since this row was read: of many that found its hint gone, one sends."""
     # Marked first: a hint that is marked and not sent is found by the sweeper, one sent and not marked is sent twice.
     now = timezone.now()
-    Job.objects.filter(pk=job_id, attempt__isnull=True).update(published_at=now, publishes=F("publishes") + 1)
+    free = Job.objects.filter(pk=job.pk, status__in=ACTIVE, attempt__isnull=True)
+    as_read = free.filter(published_at=job.published_at) if job.published_at else free.filter(published_at__isnull=True)
+    if not as_read.update(published_at=now, publishes=F("publishes") + 1):
+        return False
+    return _send(job, now)
+
+
+def _send(job: Job, now: datetime) -> bool:
     hard = job.time_limit + 2 * MARGIN
     try:
         current_app.send_task(
             task_of(job),
-            args=[job_id],
+            args=[job.pk],
             task_id=str(job.celery_task_id),
             queue=job.queue,
             time_limit=int(hard.total_seconds()),
@@ -77,8 +88,8 @@ def publish(job_id: int) -> bool:
             retry=False,
         )
     except (BrokerAway, RedisError, OSError) as error:
-        logger.warning("job %s is saved and is published when the broker is back: %s", job_id, error)
-        Job.objects.filter(pk=job_id, published_at=now).update(published_at=None)
+        logger.warning("job %s is saved and is published when the broker is back: %s", job.pk, error)
+        Job.objects.filter(pk=job.pk, published_at=now).update(published_at=None)
         return False
     return True
 

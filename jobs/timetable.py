@@ -52,6 +52,8 @@ def timetable(now: datetime | None = None) -> list[Entry]:
 def _entry(row: PeriodicTask, herd: dict[int, str], now: datetime) -> Entry:
     rhythm = rhythm_words(row)
     last = ScheduleFire.objects.filter(schedule=row).order_by("-id").first()
+    if row.solar:
+        return Entry(row.name, rhythm, "?", "?", row.enabled, None, last, "the sun is not followed: use a cron line")
     if row.task != SCHEDULE:
         return Entry(row.name, rhythm, row.task, "–", row.enabled, next_due(row, Wish(""), now), last)
     try:
@@ -96,4 +98,4 @@ def rhythm_words(row: PeriodicTask) -> str:
         cron = row.crontab
         fields = (cron.minute, cron.hour, cron.day_of_month, cron.month_of_year, cron.day_of_week)
         return f"{' '.join(fields)} {cron.timezone}"
-    return str(row.schedule)
+    return f"at {row.solar.event}" if row.solar else str(row.schedule)

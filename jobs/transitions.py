@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from jobs.node import Me
     from jobs.registry import Params
 
+logger = logging.getLogger(__name__)
 CLEARED: dict[str, Any] = {"attempt": None, "boot": None}
 NOT_WAITING: dict[str, Any] = {
     "waiting_on": WaitingOn.NOTHING,
@@ -64,15 +66,34 @@ def _move(
     JobEvent.objects.create(job_id=job_id, name=event, text=text, node=node, attempt=attempt)
 
 
-def pick_up(job_id: int, me: Me) -> uuid.UUID:
-    """Make the pending row ours and return the attempt's id. Raises LostClaim when another has it or it ended."""
-    attempt = uuid.uuid4()
+def pick_up(job_id: int, me: Me, attempt: uuid.UUID | None = None) -> uuid.UUID:
+    """Make the pending row ours and return the attempt's id. Raises LostClaim when another has it or it ended.
+
+    Who may have to ask twice brings the `attempt`, and knows by it a first call that went through unheard.
+    """
+    attempt = attempt or uuid.uuid4()
     now = timezone.now()
     with transaction.atomic():
         where = Q(status=Status.PENDING, attempt__isnull=True, cancel_requested_at__isnull=True)
         to = {"attempt": attempt, "boot": me.boot, "node": me.name, "picked_up_at": now}
         _move(job_id, where, to, "picked up", attempt=attempt, node=me.name)
     return attempt
+
+
+def defer(job: Job, on: WaitingOn, why: str, pause: timedelta) -> None:
+    """Pending and picked up by nobody → hinted at again after `pause`, without having been picked up.
+
+    One event when what it waits for changes. Raises LostClaim when the row is no longer as `job` was read.
+    """
+    as_read = Q(waiting_on=job.waiting_on, waiting_why=job.waiting_why)
+    where = Q(status=Status.PENDING, attempt__isnull=True) & as_read
+    again = {"next_probe_at": timezone.now() + pause, "published_at": None, "publishes": 0}
+    to = {"waiting_on": on, "waiting_why": why, **again}
+    with transaction.atomic():
+        if (job.waiting_on, job.waiting_why) != (on, why):
+            _move(job.pk, where, to, f"{WAITED}{on}", why, node=job.node)
+        else:
+            Job.objects.filter(where, pk=job.pk).update(**to)
 
 
 def claim(job_id: int, attempt: uuid.UUID) -> None:
@@ -217,10 +238,18 @@ def _end(job: Job, where: Q, end: End, attempt: uuid.UUID | None = None) -> None
 
 
 def _start_next(job: Job) -> None:
-    """Insert the job that follows, in the transaction that ends this one; a refusal is an event, never a failure."""
+    """Insert the job that follows, in the transaction that ends this one; whatever keeps it out is an event.
+
+    Raises the errors of a database that is away: then this job's own end was not written either and is tried again.
+    """
     try:
         with transaction.atomic():
             text = follow_up.insert(job)
+    except (OperationalError, InterfaceError):
+        raise
     except follow_up.NotInserted as reason:
         text = f"Not started: {reason}"
-    JobEvent.objects.create(job_id=job.pk, name="then", text=text, node=job.node)
+    except Exception as error:  # a fault of ours: it must not cost the end of work that is done
+        logger.exception("job %s: what follows cannot be started", job.pk)
+        text = f"Not started: a fault in PiHerder ({type(error).__name__}: {error})."
+    JobEvent.objects.create(job_id=job.pk, name="then", text=storable(text), node=job.node)

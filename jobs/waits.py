@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.conf import settings
+from django.db.models import F
 from django.utils import timezone
 
 from jobs.models import EngineSettings, Job, Status
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
 
 HINT_AGE = timedelta(seconds=30)  # a hint younger than this may still be on its way
 LONGEST_HINT_AGE = timedelta(minutes=30)
+JUMP = timedelta(minutes=2)  # a wall clock that moved by less is taken as it is
+NO_JUMP = timedelta(0)
 DOUBLINGS = 10  # more would not change the pause, and a row that waits for days would overflow it
 
 
@@ -28,8 +33,9 @@ def hint_is_gone(job: Job, depth: int | None, now: datetime) -> bool:
     age = abs(now - job.published_at)  # a clock that was set back must not hide a row
     if age < min(HINT_AGE * 2**doublings, LONGEST_HINT_AGE):
         return False
-    later = Job.objects.filter(queue=job.queue, published_at__gt=job.published_at, picked_up_at__isnull=False)
-    return depth == 0 or later.exists()
+    later = Job.objects.filter(queue=job.queue, published_at__gt=job.published_at)
+    # A row that was put back and published again keeps the moment of its former pick-up.
+    return depth == 0 or later.filter(picked_up_at__gt=F("published_at")).exists()
 
 
 def host_wait() -> timedelta:
@@ -45,19 +51,37 @@ def waited(job: Job) -> timedelta:
 
 def is_due(when: datetime, now: datetime) -> bool:
     """True when `when` has come, or lies so far ahead that the clock must have been set back."""
-    return when <= now or when - now > timedelta(seconds=4 * settings.PIHERDER_PROBE_SEC)
+    return when <= now or when - now > max(JUMP, timedelta(seconds=4 * settings.PIHERDER_PROBE_SEC))
 
 
-def take_probe(job: Job, pause: timedelta) -> bool:
-    """Win the right to probe a due row by moving its next probe; a clock that jumped moves the wait's start along."""
+@dataclass(slots=True)
+class Clocks:
+    """Tells a wall clock that jumped from time that passed, by the difference between the two clocks of a process."""
+
+    ahead: float | None = None  # seconds that the wall clock was ahead of the monotonic one at the last look
+
+    def jump(self) -> timedelta:
+        """By how much the wall clock jumped since the last call; zero when it did not, by more than `JUMP`."""
+        ahead = timezone.now().timestamp() - time.monotonic()
+        before, self.ahead = self.ahead, ahead
+        jump = timedelta(seconds=0 if before is None else ahead - before)
+        return jump if abs(jump) > JUMP else NO_JUMP
+
+
+def take_probe(job: Job, pause: timedelta, jump: timedelta = NO_JUMP) -> bool:
+    """Win the right to probe a due row by moving its next probe; a clock's `jump` moves the wait's start along.
+
+    The row itself has to be off by the jump: where another sweeper has moved it, it is not. A sweep that only took
+    long is no jump and stretches no wait.
+    """
     now = timezone.now()
     planned = job.next_probe_at or now
     if not is_due(planned, now):
         return False
     fields: dict[str, datetime] = {"next_probe_at": now + pause}
     drift = now - planned
-    if job.waiting_since and abs(drift) > 4 * pause:
-        fields["waiting_since"] = job.waiting_since + drift
+    if job.waiting_since and jump and drift / jump > 1 / 2:
+        fields["waiting_since"] = job.waiting_since + jump
     row = Job.objects.filter(pk=job.pk, status=Status.PENDING, attempt__isnull=True, next_probe_at=job.next_probe_at)
     won = bool(row.update(**fields))
     if won:

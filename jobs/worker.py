@@ -8,32 +8,44 @@ import platform
 import signal
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery import bootsteps, signals
 from celery.worker import state
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.utils import timezone
 
-from jobs import losses, node, transitions
+from jobs import deaf, losses, node, transitions
+from jobs.deaf import Ears
 from jobs.models import Job, Status, WorkerNode
-from jobs.monitor import Heart, Monitor, wait_for
+from jobs.monitor import Heart, Loop, Monitor, wait_for
 from jobs.outcome import worker_lost
 from jobs.sweeper import Sweeper
 from jobs.tasks import TASKS
 from jobs.transitions import LostClaim
 
+if TYPE_CHECKING:
+    from jobs.node import Me
+
 logger = logging.getLogger(__name__)
 EXIT_DUPLICATE = 78  # EX_CONFIG: another live worker has this name
 EXIT_BURIED = 70
+EXIT_DEAF = 75  # EX_TEMPFAIL: a fresh start hears again
 WATCH_BEATS = 2.2  # heartbeats that an earlier boot of our name is watched for
+TURNS = 3  # tries to take the place of our name
+_heart: list[Heart] = []
 
 
 def carried() -> set[int]:
     """Ids of the jobs that this worker's pool has accepted and not finished."""
     return {request.args[0] for request in list(state.active_requests) if request.name in TASKS and request.args}
+
+
+def held() -> int:
+    """Number of messages, of any kind, that this worker has taken and not finished."""
+    return max(len(state.active_requests), len(state.reserved_requests))
 
 
 class NodeStep(bootsteps.StartStopStep):
@@ -49,15 +61,8 @@ class NodeStep(bootsteps.StartStopStep):
         """Take this boot's place; built before the pool forks, so that each child inherits who it is."""
         super().__init__(worker, **kwargs)
         self.me = node.become(worker.hostname)
-        replace_earlier_boots(self.me.name)
-        WorkerNode.objects.create(
-            boot=self.me.boot,
-            name=self.me.name,
-            pid=os.getpid(),
-            machine=platform.node(),
-            slots=worker.concurrency,
-            queues=sorted(worker.app.amqp.queues.consume_from),
-        )
+        self.queues: list[str] = sorted(worker.app.amqp.queues.consume_from)
+        take_place(self.me, slots=worker.concurrency, queues=self.queues)
         connection.close()
 
     def start(self, worker: Any) -> None:
@@ -66,7 +71,28 @@ class NodeStep(bootsteps.StartStopStep):
             with suppress(LostClaim):
                 losses.end_lost(job, self.me)
         connection.close()
-        Monitor(Sweeper(self.me, carried), Heart(self.me, buried)).start()
+        heart = Heart(self.me, buried)
+        _heart[:] = [heart]
+        Monitor(Sweeper(self.me, carried, heart.writes), heart).start()
+        ears = Ears(self.me.boot, self.queues, lambda: state.all_total_count[0], held, not_heard)
+        Loop("ears", deaf.PERIOD, ears.turn, ears.forget).start()
+
+
+def take_place(me: Me, *, slots: int, queues: list[str]) -> None:
+    """Insert this boot as the one that lives under its name; exit with EXIT_DUPLICATE when another one does.
+
+    Another that started at the same instant may be faster: it is watched like any earlier one.
+    """
+    for _ in range(TURNS):
+        replace_earlier_boots(me.name)
+        row = {"pid": os.getpid(), "machine": platform.node(), "slots": slots, "queues": queues}
+        try:
+            with transaction.atomic():
+                WorkerNode.objects.create(boot=me.boot, name=me.name, **row)
+            return
+        except IntegrityError:
+            continue
+    _refuse(me.name)
 
 
 def replace_earlier_boots(name: str) -> None:
@@ -79,15 +105,19 @@ def replace_earlier_boots(name: str) -> None:
             return boot.beats != before
 
         if not _gone_from_here(old) and wait_for(moved, WATCH_BEATS * settings.PIHERDER_BEAT_SEC):
-            print(
-                f"A worker named {name} is already running: start this one with another name, "
-                f"for example `-n {name.split('@')[0]}2@%h` or PIHERDER_NODE.",
-                file=sys.stderr,
-            )
-            sys.stderr.flush()
-            os._exit(EXIT_DUPLICATE)
+            _refuse(name)
         old.refresh_from_db()
         losses.bury(old, "replaced by a new start of the same name")
+
+
+def _refuse(name: str) -> None:
+    print(
+        f"A worker named {name} is already running: start this one with another name, "
+        f"for example `-n {name.split('@')[0]}2@%h` or PIHERDER_NODE.",
+        file=sys.stderr,
+    )
+    sys.stderr.flush()
+    os._exit(EXIT_DUPLICATE)
 
 
 def _gone_from_here(old: WorkerNode) -> bool:
@@ -101,19 +131,43 @@ def _gone_from_here(old: WorkerNode) -> bool:
 def buried() -> None:
     """Others marked this boot dead: its rows have ended, so its children must too; a supervisor starts a fresh boot."""
     logger.critical("this worker was marked dead while it was silent: ending its jobs and exiting")
+    _leave(EXIT_BURIED)
+
+
+def not_heard() -> None:
+    """This boot takes no messages any more and runs nothing: a supervisor starts a fresh one."""
+    _sign_off("it took no messages any more")
+    _leave(EXIT_DEAF)
+
+
+def _leave(code: int) -> None:
     for pid in _children():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    os._exit(EXIT_BURIED)
+    os._exit(code)
+
+
+def _sign_off(why: str) -> None:
+    """Mark this boot dead ourselves, with the heart at rest: it would take that for a burial."""
+    for heart in _heart:
+        heart.rest()
+    with suppress(DatabaseError, RuntimeError):
+        boot = node.me().boot
+        WorkerNode.objects.filter(pk=boot, dead_at__isnull=True).update(dead_at=timezone.now(), dead_why=why)
 
 
 def _children() -> list[int]:
     """Pids of this process's children (Linux)."""
     found: list[int] = []
     for thread in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{thread}/children", encoding="ascii") as handle:
+        # A thread that ends between the listing and the look takes its folder along.
+        with suppress(FileNotFoundError, ProcessLookupError), open(_children_of(thread), encoding="ascii") as handle:
             found += [int(pid) for pid in handle.read().split()]
     return found
+
+
+def _children_of(thread: str) -> str:
+    return f"/proc/self/task/{thread}/children"
 
 
 @signals.worker_shutting_down.connect
@@ -126,9 +180,7 @@ def drain(**_: Any) -> None:
 @signals.worker_shutdown.connect
 def gone(**_: Any) -> None:
     """The pool has drained: this boot ends here."""
-    with suppress(DatabaseError, RuntimeError):
-        boot = node.me().boot
-        WorkerNode.objects.filter(pk=boot, dead_at__isnull=True).update(dead_at=timezone.now(), dead_why="stopped")
+    _sign_off("stopped")
 
 
 @signals.task_failure.connect

@@ -6,8 +6,8 @@ import errno
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from django import forms
 from django.conf import settings
@@ -15,11 +15,14 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from hosts import generations, hooks
-from hosts.copying import Way, code_of, copy, own_folder, refuse_busy, require_idle, shown, way_to
+from hosts.checksums import Checksums
+from hosts.copied import Copied, require_all, summary
+from hosts.copying import Way, code_of, copy, own_folder, refuse_busy, shown, way_to
+from hosts.coverage import not_covered, stays_on_one
 from hosts.family import HostFamily, host_of
 from hosts.meter import Meter
 from hosts.models import Host, Source
-from hosts.roots import mounted, require_space, root_of
+from hosts.roots import mounted, require_able, require_space, root_of
 from hosts.rsync.command import Backup as Pull
 from hosts.rsync.command import Options
 from hosts.rsync.outcome import Kind, Verdict
@@ -36,12 +39,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hosts.models import BackupRoot, Generation
-    from hosts.rsync.output import FileLine
     from hosts.rsync.run import Finished
     from jobs.registry import Params
 
 ADOPTED_HASH = 256 << 20  # bytes of files adopted from an interrupted run that are read again for their checksums
 FULL = (errno.ENOSPC, errno.EDQUOT)
+BUSY_WAITS = (2.0, 5.0, 10.0, 20.0, 30.0)  # seconds between the tries of a source whose lock another copy holds
 SMALL = 10  # a source with fewer files may shrink as it likes, unless to nothing
 
 
@@ -61,22 +64,6 @@ class Place:
     root: BackupRoot
     folder: Path  # the host's folder in the root
     accept_shrink: bool
-
-
-@dataclass(slots=True)
-class Copied:
-    """What became of one source."""
-
-    source: Source
-    code: str = ""
-    sentence: str = ""
-    generation: str = ""
-    numbers: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """For the job's result."""
-        words = {"path": self.source.path, "ok": not self.code, "sentence": self.sentence}
-        return {**words, "generation": self.generation, **self.numbers}
 
 
 @register
@@ -113,13 +100,14 @@ class Backup(HostFamily):
         root = root_of(host)
         disk = mounted(root)
         require_space(disk)
+        require_able(root, disk)
         with own_folder(disk, host.name) as folder, way_to(host, run) as way:
-            require_idle(run, way)
             place = Place(run, way, root, folder, bool(run.params.get("accept_shrink")))
+            owed = hooks.owed(run, host)
             with hooks.around(run, host):
-                results = [_one(place, source, alone=not number) for number, source in enumerate(sources)]
-                _require_all(results)
-        return _summary(host, results)
+                results = [_one(place, source, first=not number) for number, source in enumerate(sources)]
+                require_all(results)
+        return summary(host, results, owed)
 
 
 def wanted(host: Host, named: str) -> list[Source]:
@@ -134,17 +122,33 @@ def wanted(host: Host, named: str) -> list[Source]:
     return [source for source in enabled if not names or source.path in names]
 
 
-def _one(place: Place, source: Source, *, alone: bool) -> Copied:
+def _one(place: Place, source: Source, *, first: bool) -> Copied:
     """Copy one source; a failure is a result, so that the next source still gets its turn."""
     try:
-        return _copy(place, source, alone)
+        return _copy(place, source) if first else _copy_after_others(place, source)
     except JobFailed as failed:
         place.run.log(str(failed))
         return Copied(source, failed.code, str(failed))
     except (StoreError, OSError) as error:
         place.run.log(str(error))
-        failed = _not_stored(place, source, error)
-        return Copied(source, failed.code, str(failed))
+        why = _not_stored(place, source, error)
+        return Copied(source, why.code, str(why))
+
+
+def _copy_after_others(place: Place, source: Source) -> Copied:
+    """The locks are free between two sources. A copy that slipped in then is waited for a little, not for ever: what
+    was copied and the command before the backup forbid to go back into the queue. Raises JobFailed (lock_timeout).
+    """
+    for wait in BUSY_WAITS:
+        try:
+            return _copy(place, source)
+        except NotYet as busy:
+            place.run.log(f"{busy} Trying {source.path} again in {wait:g} s.")
+        place.run.pause(wait)
+    try:
+        return _copy(place, source)
+    except NotYet as busy:
+        raise JobFailed(f"{source.path} was not copied: {busy}", Failure.LOCK_TIMEOUT) from busy
 
 
 def _not_stored(place: Place, source: Source, error: Exception) -> JobFailed:
@@ -157,7 +161,7 @@ def _not_stored(place: Place, source: Source, error: Exception) -> JobFailed:
     return JobFailed(f"{source.path} could not be stored: {error}", code)
 
 
-def _copy(place: Place, source: Source, alone: bool) -> Copied:
+def _copy(place: Place, source: Source) -> Copied:
     run, folder = place.run, place.folder / source.folder
     folder.mkdir(mode=0o700, exist_ok=True)
     patiently(lambda: generations.reconcile(source, place.root, folder), run.check_cancel)
@@ -169,7 +173,8 @@ def _copy(place: Place, source: Source, alone: bool) -> Copied:
     fake = os.geteuid() != 0
     row = patiently(lambda: generations.begin(source, place.root, folder, run, fake_super=fake))
     try:
-        return _fill(place, row, partial, previous, alone)
+        with Checksums() as checksums:
+            return _fill(place, row, partial, previous, checksums)
     except (JobFailed, NotYet, StopWork, StoreError, OSError):
         if not row.path.exists():
             with suppress(DatabaseError):  # the next run forgets it
@@ -177,9 +182,9 @@ def _copy(place: Place, source: Source, alone: bool) -> Copied:
         raise
 
 
-def _fill(place: Place, row: Generation, partial: Partial, previous: Generation | None, alone: bool) -> Copied:
+def _fill(place: Place, row: Generation, partial: Partial, previous: Generation | None, checksums: Checksums) -> Copied:
     """rsync into the partial, then the publication. A stop at the time limit says how far it came."""
-    source, began, checksums = row.source, time.monotonic(), dict[bytes, str]()
+    source, began = row.source, time.monotonic()
     meter = Meter(place.run, f"{source.path}: ")
     try:
         done, verdict = copy(
@@ -188,16 +193,15 @@ def _fill(place: Place, row: Generation, partial: Partial, previous: Generation 
             _command(place, source, partial, previous, row.fake_super),
             destination=str(place.folder),
             on_progress=meter.hear,
-            on_file=lambda line: _remember(checksums, line),
+            on_file=checksums.hear,
         )
     except StopWork as stop:
         if stop.reason == Failure.TIME_LIMIT:
             came_to = meter.came_to(partial.tree, previous.bytes if previous else 0)
             stop.add_note(f"Stopped at the limit, {came_to} ({source.path}); the next run goes on from there.")
         raise
-    if alone:
-        refuse_busy(verdict)
-    warnings = _judge(place, verdict, source)
+    refuse_busy(verdict)
+    warnings = (*_judge(place, verdict, source), *_left_out(place, source))
     info = _info(place, row, done, warnings, time.monotonic() - began)
     return _publish(place, row, partial, info, checksums, previous, done.stats.transferred_bytes)
 
@@ -211,12 +215,15 @@ def _command(place: Place, source: Source, partial: Partial, previous: Generatio
         Options(fake_super=fake, bandwidth_kib=source.host.bandwidth_kib),
         link_dest=previous.path / TREE if previous else None,
         excludes=tuple(source.excludes),
+        one_file_system=stays_on_one(source),
     )
 
 
-def _remember(checksums: dict[bytes, str], line: FileLine) -> None:
-    if line.checksum:
-        checksums[line.name] = line.checksum
+def _left_out(place: Place, source: Source) -> tuple[str, ...]:
+    found = patiently(lambda: not_covered(source))
+    for sentence in found:
+        place.run.log(f"{source.path}: {sentence}")
+    return found
 
 
 def _judge(place: Place, verdict: Verdict, source: Source) -> tuple[str, ...]:
@@ -274,7 +281,7 @@ def _publish(
     row: Generation,
     partial: Partial,
     info: GenerationInfo,
-    checksums: dict[bytes, str],
+    checksums: Checksums,
     previous: Generation | None,
     moved: int,
 ) -> Copied:
@@ -288,26 +295,3 @@ def _publish(
     patiently(lambda: generations.mark_good(row, sealed, changed_bytes=moved))
     sentence = f"{row.source.path}: generation {row.sequence}, {count(sealed.files, 'file')}, {size(sealed.bytes)}"
     return Copied(row.source, "", sentence, row.folder, {**numbers, "warnings": list(sealed.warnings)})
-
-
-def _require_all(results: list[Copied]) -> None:
-    """Raises JobFailed when a source failed, naming the first."""
-    failed = [copied for copied in results if copied.code]
-    if failed:
-        share = f"{len(failed)} of {len(results)} sources failed. " if len(results) > 1 else ""
-        raise JobFailed(share + failed[0].sentence, failed[0].code, _result(results))
-
-
-def _result(results: list[Copied]) -> dict[str, Any]:
-    return {"sources": [copied.to_json() for copied in results]}
-
-
-def _summary(host: Host, results: list[Copied]) -> Summary:
-    """The evidence of the whole run, after which the host's date moves."""
-    patiently(lambda: Host.objects.filter(pk=host.pk).update(last_backup_at=timezone.now()))
-    files, changed = (sum(copied.numbers[key] for copied in results) for key in ("files", "changed"))
-    total = size(sum(copied.numbers["bytes"] for copied in results))
-    notes = sum(bool(copied.numbers["warnings"]) for copied in results)
-    told = f"; {notes} with warnings" if notes else ""
-    sources = count(len(results), "source")
-    return Summary(f"{sources}, {count(files, 'file')}, {total}, {changed:,} changed{told}.", _result(results))

@@ -51,6 +51,7 @@ class BackupVerify(HostFamily):
     task = "backup_job"
     form_class = VerifyForm
     leaves_a_slot = True
+    catch_up = True
 
     def schedule_skip(self, host_id: int) -> str:
         """A host without generations has nothing to verify."""
@@ -69,18 +70,30 @@ class BackupVerify(HostFamily):
         result = {"sources": [newest.source.path for newest in found], "problems": problems}
         if problems:
             raise JobFailed(problems[0], result=result)
-        files, read = sum(proof.files for proof in proofs), sum(proof.bytes for proof in proofs)
-        return Summary(f"{count(files, 'file')} ({size(read)}) read or restored and compared: all as written.", result)
+        return Summary(_evidence(proofs), result)
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was read of one generation. `problem` is a sentence, or ""; `cursor` is where the next run goes on."""
+    """What was read of one generation. `problem` is a sentence, or ""; `cursor` is where the next run goes on.
+
+    `files` were compared with their checksums, `unknown` were read but have none; `bytes` were read.
+    """
 
     files: int = 0
+    unknown: int = 0
     bytes: int = 0
     cursor: str = ""
     problem: str = ""
+
+
+def _evidence(proofs: list[Proof]) -> str:
+    """The summary: what was compared, and how many files cannot be."""
+    files, unknown, read = (sum(getattr(proof, name) for proof in proofs) for name in ("files", "unknown", "bytes"))
+    compared = f"{count(files, 'file')} ({size(read)}) read or restored and compared: all as written."
+    said = compared if files else "Nothing was proven: no file was compared."
+    has = "has" if unknown == 1 else "have"
+    return f"{said} {count(unknown, 'file')} {has} no checksum to compare with." if unknown else said
 
 
 def _newest(host: Host) -> list[Generation]:
@@ -106,6 +119,8 @@ def _one(run: Run, host: Host, newest: Generation, share: float) -> Proof:
             if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
                 raise JobFailed(f"There is no room for a sample at {folder}: free some.", Failure.NO_SPACE) from None
             proof = Proof(cursor=cursor, problem=_words(newest, str(error)))
+    if proof.problem:
+        mounted(newest.root)  # a disk that went away meanwhile is no damage
     patiently(lambda: _note(newest, proof))
     if proof.problem:
         run.log(proof.problem)
@@ -137,7 +152,8 @@ def _prove(run: Run, newest: Generation, share: float, cursor: str, folder: Path
     run.log(f"{path}: {count(sample.files, 'file')} restored to scratch and compared.")
     what = report.sentence() if not report.ok else " ".join(sample.problems[:1])
     problem = _words(newest, what) if what else ""
-    return Proof(report.checked + sample.files, report.bytes + sample.bytes, report.cursor, problem)
+    compared = report.checked - report.without_checksum + sample.files
+    return Proof(compared, report.without_checksum, report.bytes + sample.bytes, report.cursor, problem)
 
 
 def _words(newest: Generation, what: str) -> str:
@@ -159,8 +175,8 @@ def _scratch(folder: Path, run: Run) -> Iterator[Path]:
 
 
 def _note(newest: Generation, proof: Proof) -> None:
-    """What host and generation show: last proven restorable, or the problem."""
+    """What host and generation show: last proven restorable, or the problem. Without a comparison nothing is proven."""
     fields: dict[str, object] = {"verify_cursor": proof.cursor, "verify_problem": proof.problem[:300]}
-    if not proof.problem:
+    if proof.files and not proof.problem:
         fields |= {"verified_at": timezone.now(), "verified_files": proof.files, "verified_bytes": proof.bytes}
     Generation.objects.filter(pk=newest.pk).update(**fields)

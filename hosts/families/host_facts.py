@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from django.db import transaction
 from django.utils import timezone
 
-from hosts import facts
-from hosts.family import HostFamily
+from hosts import facts, hooks
+from hosts.family import HostFamily, host_of
 from hosts.models import FactsSample, HostFacts
 from jobs.patience import patiently
 from jobs.registry import JobFailed, Run, Summary, register
@@ -33,7 +33,11 @@ class ReadFacts(HostFamily):
     keep_for = timedelta(days=2)
 
     def run(self, run: Run) -> Summary:
-        """One script, one answer. Fails when the host's answer says nothing at all."""
+        """One script, one answer. Fails when the host's answer says nothing at all.
+
+        It meets each host often, so it also makes up for a command that a cut-off backup owes.
+        """
+        paid = hooks.pay(run, host_of(run))
         answer = run.shell().run(facts.argv(), timeout=60)
         found = facts.parse(answer.stdout)
         if found.kernel is None and found.os.id is None:
@@ -42,7 +46,8 @@ class ReadFacts(HostFamily):
                 f"The host did not answer as a Linux machine does: {said or 'nothing that could be read came back'}."
             )
         patiently(lambda: store(run.host_id or 0, found), run.check_cancel)
-        return Summary(facts.one_line(found), {"warnings": facts.warnings(found), "problems": list(found.problems)})
+        text = f"{facts.one_line(found)}. {paid}" if paid else facts.one_line(found)
+        return Summary(text, {"warnings": facts.warnings(found), "problems": list(found.problems)})
 
 
 def store(host_id: int, found: Facts) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from django import forms
 
-from hosts.copying import Way, code_of, copy, own_folder, refuse_busy, require_idle, shown, way_to
+from hosts.copying import Way, code_of, copy, own_folder, refuse_busy, shown, way_to
 from hosts.family import HostFamily, host_of
 from hosts.meter import Meter
 from hosts.models import Generation, GenerationStatus, Host, Source
@@ -133,7 +133,6 @@ class Restore(HostFamily):
             gone = f"Generation {generation.sequence} is not on the backup disk any more ({generation.path})"
             raise JobFailed(f"{gone}: restore another one.", Failure.REFUSED)
         with own_folder(disk, generation.source.host.name) as folder, way_to(host, run) as way:
-            require_idle(run, way)
             push = _command(run, way, generation, tree, folder)
             run.step("dry run" if run.params["dry_run"] else "restore")
             written = Written()

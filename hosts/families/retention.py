@@ -9,6 +9,7 @@ from django import forms
 from django.conf import settings
 from django.utils import timezone
 
+from hosts.at_work import at_work
 from hosts.family import HostFamily
 from hosts.models import BackupRoot, Generation, GenerationStatus, Host
 from hosts.retention_rule import Candidate, Plan, Policy, plan
@@ -18,7 +19,7 @@ from hosts.store.lock import host_folder
 from hosts.store.paths import StoreError
 from hosts.store.trash import empty_trash
 from hosts.words import count
-from jobs.models import ACTIVE, Failure, Job
+from jobs.models import Failure
 from jobs.patience import patiently
 from jobs.registry import JobFailed, Run, Summary, register
 
@@ -40,9 +41,11 @@ class Outcome:
     questions: list[str] = field(default_factory=list)
     codes: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
+    left: set[str] = field(default_factory=set)  # hosts of which something was passed over
 
-    def pass_over(self, why: str) -> None:
-        """Say once why something was not touched."""
+    def pass_over(self, host: str, why: str) -> None:
+        """Say once why something of a host was not touched."""
+        self.left.add(host)
         if why not in self.passed_over:
             self.passed_over.append(why)
 
@@ -126,8 +129,8 @@ def _remove(run: Run, host: Host, going: list[Generation], outcome: Outcome) -> 
     if run.params.get("dry_run"):
         outcome.removed += [f"{row.source} {row.folder}" for row in going]
         return
-    if patiently(lambda: Job.objects.filter(host=host, lanes__name="backup", status__in=ACTIVE).exists()):
-        outcome.pass_over(f"{host.name} has a backup, restore or verification under way.")
+    if patiently(lambda: at_work(host.pk, "backup")):
+        outcome.pass_over(host.name, f"{host.name} has a backup, restore or verification under way.")
         return
     for row in going:
         run.check_cancel()
@@ -135,7 +138,7 @@ def _remove(run: Run, host: Host, going: list[Generation], outcome: Outcome) -> 
             with host_folder(mounted(row.root), host.name):
                 removed = _remove_one(run, row)
         except (StoreError, OSError, JobFailed) as reason:
-            outcome.pass_over(f"{host.name}: {reason}")
+            outcome.pass_over(host.name, f"{host.name}: {reason}")
             continue
         if removed:
             outcome.removed.append(f"{row.source} {row.folder}")
@@ -188,8 +191,8 @@ def _summary(run: Run, outcome: Outcome) -> Summary:
         run.log(line)
     if outcome.questions:
         name, codes = outcome.codes[0]
-        how = f"To go on, run retention with host={name} and confirm={','.join(codes)}."
+        how = f"To go on: ./herder run_job retention --param host={name} --param confirm={','.join(codes)}"
         raise JobFailed(f"{outcome.questions[0]} {how}", Failure.QUESTION, result)
     verb = "would go" if run.params.get("dry_run") else "removed"
-    over = f", {count(len(outcome.passed_over), 'host')} passed over" if outcome.passed_over else ""
+    over = f", {count(len(outcome.left), 'host')} passed over" if outcome.left else ""
     return Summary(f"{count(len(outcome.removed), 'generation')} {verb}, {outcome.kept} kept{over}.", result)

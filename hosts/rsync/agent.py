@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import re
+import socket
 import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from hosts.rsync.command import environment, plain
 from hosts.rsync.process import Child, Line, Stream, end_group, log_text
@@ -19,6 +22,8 @@ MAX_SOCKET_PATH = 107  # bytes; sun_path of unix(7) holds 108 with its NUL
 CONNECT_TIMEOUT = 15  # seconds
 ALIVE_INTERVAL = 15  # seconds between keep-alives; a connection is lost after ALIVE_COUNT unanswered ones
 ALIVE_COUNT = 4
+_ANSWER = 10.0  # seconds that the agent may take; it is on this machine and has one thing to do
+_REQUEST_IDENTITIES, _IDENTITIES_ANSWER = b"\x0b", b"\x0c"
 _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:%-]*|::[A-Za-z0-9:.%]*")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+$-]*")
 # ssh-agent is set-group-ID, and the kernel forgets the parent-death signal when such a program starts (prctl(2)).
@@ -101,6 +106,28 @@ def ssh_config(path: Path, pins: Path, hop: Hop, jump: Hop | None = None) -> str
     return "".join([*blocks, _COMMON])
 
 
+def held_keys(socket_path: Path) -> list[str]:
+    """The public keys that an agent holds, as `type base64`. Raises OSError for an agent that does not answer.
+
+    One question and one answer of draft-miller-ssh-agent, 3.5: a list of keys, each with a comment.
+    """
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(_ANSWER)
+        link.connect(str(socket_path))
+        link.sendall(b"\x00\x00\x00\x01" + _REQUEST_IDENTITIES)
+        with link.makefile("rb") as answer:
+            whole = io.BytesIO(_string(answer))
+    if whole.read(1) != _IDENTITIES_ANSWER:
+        raise OSError("ssh-agent does not tell which keys it holds.")
+    blobs = [(_string(whole), _string(whole))[0] for _ in range(int.from_bytes(whole.read(4), "big"))]
+    return [f"{_string(io.BytesIO(blob)).decode()} {base64.b64encode(blob).decode()}" for blob in blobs]
+
+
+def _string(source: IO[bytes]) -> bytes:
+    """A length of four bytes, then that many (RFC 4251, 5)."""
+    return source.read(int.from_bytes(source.read(4), "big"))
+
+
 class JobAgent:
     """An ssh-agent for one job. Enter it from the main thread of the task: it dies with that thread.
 
@@ -175,16 +202,10 @@ class JobAgent:
             raise OSError(f"ssh-agent cannot listen on {self.socket}.")
 
     def _note_public_key(self) -> Path:
-        lines: list[bytes] = []
-
-        def hear(stream: Stream, line: Line) -> None:
-            lines.append(line.raw)
-
-        Child(("ssh-add", "-L"), env=self.env).run(hear, _never)
         path = self.folder / f"key{len(self.public_keys)}.pub"
-        known = {known.read_bytes().strip() for known in self.public_keys}
-        new = next((line for line in lines if line.strip() not in known), lines[-1])
-        path.write_bytes(new + b"\n")
+        known = {known.read_text().strip() for known in self.public_keys}
+        held = held_keys(self.socket)
+        path.write_text(next((line for line in held if line not in known), held[-1]) + "\n")
         self.public_keys.append(path)
         return path
 

@@ -96,12 +96,14 @@ _SIGNS: tuple[tuple[Kind, str, str], ...] = (
     (
         Kind.NO_RSYNC,
         re.escape(NO_RSYNC_MARK) + r"|rsync: (?:command )?not found|[Uu]nknown command:? '?rsync"
+        r"|command not found: rsync"
         r"|sudo: rsync: command not found",
         "rsync is missing on {host}; install the package rsync there.",
     ),
     (
         Kind.SUDO,
-        r"sudo: .*(?:must have a tty|terminal is required|password is required|not allowed|may not run)"
+        r"sudo(?:-rs)?: .*(?:must have a tty|terminal is required|(?:password|authentication) is required"
+        r"|not allowed|may not run)|user \S+ may not run sudo|I'm afraid I can't do that"
         r"|is not in the sudoers file|sudo: (?:command )?not found|user \S+ is not allowed to execute",
         "sudo on {host} does not let {user} run rsync without a password; "
         "add the line `" + _SUDO_LINE + "` with visudo there.",

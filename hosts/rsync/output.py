@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 _ESCAPE = re.compile(rb"\\#([0-3][0-7]{2})")
 _PROGRESS = re.compile(
@@ -37,7 +38,7 @@ _BLANK = frozenset(b" 0")
 
 def unescape(text: bytes) -> bytes:
     """Return the bytes that rsync's `\\#ooo` escapes stand for."""
-    return _ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), text)
+    return _ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), text) if b"\\#" in text else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,11 @@ class Progress:
     files_done: int | None = None
     files_left: int | None = None
     listing: bool = False
+
+
+def is_progress(line: bytes) -> bool:
+    """Whether `parse_progress` could read the line; cheaper, for the many that nobody wants to see."""
+    return _PROGRESS.fullmatch(line) is not None
 
 
 def parse_progress(line: bytes) -> Progress | None:
@@ -72,15 +78,22 @@ def parse_progress(line: bytes) -> Progress | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FileLine:
+class FileLine(NamedTuple):
     """One name that rsync made, changed or deleted. `change` is %i (rsync(1), --itemize-changes)."""
 
     name: bytes
     change: str
     length: int
-    mtime: datetime | None  # None for a year that Python cannot hold, such as 12000
+    stamp: bytes  # %M
     checksum: str  # md5 in hex; empty where rsync computed none, see above
+
+    @property
+    def mtime(self) -> datetime | None:
+        """In whole seconds; None for a year that Python cannot hold, such as 12000."""
+        try:
+            return datetime.strptime(self.stamp.decode("ascii"), "%Y/%m/%d-%H:%M:%S").replace(tzinfo=UTC)
+        except ValueError:
+            return None
 
     @property
     def deleted(self) -> bool:
@@ -104,21 +117,14 @@ def parse_file(line: bytes) -> FileLine | None:
     fields = line.split(b"\t", 5)
     if len(fields) != 6 or fields[0] != b"file" or not fields[2].isdigit():
         return None
-    _, change, length, mtime, checksum, name = fields
+    _, change, length, stamp, checksum, name = fields
     return FileLine(
         name=unescape(name),
         change=change.decode("ascii", "replace").rstrip(),
         length=int(length),
-        mtime=_moment(mtime),
+        stamp=stamp,
         checksum="" if _BLANK.issuperset(checksum) else checksum.decode("ascii", "replace"),
     )
-
-
-def _moment(text: bytes) -> datetime | None:
-    try:
-        return datetime.strptime(text.decode("ascii"), "%Y/%m/%d-%H:%M:%S").replace(tzinfo=UTC)
-    except ValueError:
-        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import selectors
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 MAX_LINE = 65_536  # bytes kept of one line
-_READ = 65_536
+_READ = _PIPE = 1 << 18
+_BATCH = 0.01  # seconds between two reads of a program that prints a lot
 _TICK = 0.25  # seconds between two calls of check(); half of what is promised
 _GRACE = 5.0  # seconds from TERM to KILL
 _LAST_WAIT = 10.0  # seconds after KILL: only a program stuck in the kernel outlives them
-_BREAK = re.compile(rb"([\r\n])")
 
 
 class ProcessLeft(Exception):
@@ -36,8 +37,7 @@ class Stream(StrEnum):
     STDERR = "stderr"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line without its end. `live` lines are drawn over by the next one and are not to be stored."""
 
     raw: bytes
@@ -49,21 +49,19 @@ class LineSplitter:
     """Split bytes on `\\n` and `\\r`; a run of `\\r` is one live line whose last state is the line."""
 
     def __init__(self) -> None:
-        self._now = bytearray()
+        self._now = b""
         self._drawn = b""
         self._redrawn = False
         self._cut = False
 
     def feed(self, data: bytes) -> Iterator[Line]:
         """Yield finished lines, and at the end at most one live line, which may not be whole yet."""
-        for part in _BREAK.split(data):
-            if part == b"\n":
-                yield self._finish()
-            elif part == b"\r":
-                self._redraw()
-            else:
-                self._keep(part)
-        if self._redrawn and (shown := bytes(self._now) or self._drawn):
+        *whole, rest = data.split(b"\n")
+        for part in whole:
+            self._add(part)
+            yield self._finish()
+        self._add(rest)
+        if self._redrawn and (shown := self._now or self._drawn):
             yield Line(shown, live=True)
 
     def close(self) -> Iterator[Line]:
@@ -71,20 +69,26 @@ class LineSplitter:
         if self._now or self._drawn:
             yield self._finish()
 
+    def _add(self, part: bytes) -> None:
+        """Take a part of a line; of its redraws only the last that drew something counts."""
+        if b"\r" in part:
+            first, *redraws, part = part.split(b"\r")
+            self._keep(first)
+            self._drawn = next((drawn for drawn in reversed(redraws) if drawn), self._now) or self._drawn
+            self._now, self._redrawn = b"", True
+            if len(self._drawn) > MAX_LINE:
+                self._drawn, self._cut = self._drawn[:MAX_LINE], True
+        self._keep(part)
+
     def _keep(self, part: bytes) -> None:
         room = MAX_LINE - len(self._now)
         self._cut |= len(part) > room
         self._now += part[:room]
 
-    def _redraw(self) -> None:
-        self._drawn = bytes(self._now) or self._drawn
-        self._redrawn = True
-        self._now.clear()
-
     def _finish(self) -> Line:
-        line = Line(bytes(self._now) or self._drawn, cut=self._cut)
-        self._now.clear()
-        self._drawn, self._redrawn, self._cut = b"", False, False
+        line = Line(self._now or self._drawn, cut=self._cut)
+        self._now = self._drawn = b""
+        self._redrawn = self._cut = False
         return line
 
 
@@ -116,15 +120,17 @@ def _group_of(stat: bytes) -> tuple[int, bool]:
 
 def group_members(group: int) -> list[int]:
     """Return pids of the process group that still run; zombies are gone, whoever has to collect them."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            its_group, runs = _group_of((folder / "stat").read_bytes())
-        except OSError:
-            continue
-        if runs and its_group == group:
-            found.append(int(folder.name))
-    return found
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _runs_in(group, pid)]
+
+
+def _runs_in(group: int, pid: int) -> bool:
+    try:
+        if os.getpgid(pid) != group:  # most are of other groups, and reading a file costs fifty times as much
+            return False
+        its_group, runs = _group_of(Path(f"/proc/{pid}/stat").read_bytes())
+    except OSError:
+        return False
+    return runs and its_group == group
 
 
 def _signal(group: int, number: signal.Signals) -> None:
@@ -240,15 +246,27 @@ def _drain(program: subprocess.Popen[bytes], on_line: Callable[[Stream, Line], N
     patience = None
     with selectors.DefaultSelector() as selector:
         for pipe, stream in ((program.stdout, Stream.STDOUT), (program.stderr, Stream.STDERR)):
+            _widen(pipe)
             selector.register(pipe or -1, selectors.EVENT_READ, (stream, LineSplitter()))
+        last = 0.0
         while selector.get_map():
             pace()
-            for key, _ in selector.select(_TICK):
+            ready = selector.select(_TICK)
+            if ready and time.monotonic() - last < _BATCH:
+                time.sleep(_BATCH)  # one wake-up for many lines; a program that says little is heard at once
+            last = time.monotonic()
+            for key, _ in ready:
                 _pump(selector, key, on_line)
             if patience is None and _ended(program.pid):
                 patience = time.monotonic() + _GRACE
             if patience is not None and time.monotonic() > patience:
                 return
+
+
+def _widen(pipe: IO[bytes] | None) -> None:
+    """Room for what a program prints in one batch, so that it never waits for us."""
+    with suppress(OSError):  # the user's share of the kernel's memory for pipes is used up, see pipe(7)
+        fcntl.fcntl(pipe or -1, fcntl.F_SETPIPE_SZ, _PIPE)
 
 
 def _pump(

@@ -6,7 +6,17 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from hosts.rsync.output import FileLine, Message, Progress, Stats, parse_file, parse_message, parse_progress, parse_stat
+from hosts.rsync.output import (
+    FileLine,
+    Message,
+    Progress,
+    Stats,
+    is_progress,
+    parse_file,
+    parse_message,
+    parse_progress,
+    parse_stat,
+)
 from hosts.rsync.process import Child, Line, Stream, log_text
 
 if TYPE_CHECKING:
@@ -55,21 +65,23 @@ class _Listener:
     def hear(self, stream: Stream, line: Line) -> None:
         if stream is Stream.STDERR:
             self._message(line)
-        elif progress := parse_progress(line.raw):
-            self._progress(progress, final=not line.live)
+        elif not line.live and (file := parse_file(line.raw)):
+            self.on_file(file)
+        elif is_progress(line.raw):
+            self._progress(line)
         elif not line.live and line.raw:
             self._output(line)
 
-    def _progress(self, progress: Progress, *, final: bool) -> None:
+    def _progress(self, line: Line) -> None:
+        """rsync draws one per file: all but one a second, and the last of all, go unread."""
         now = time.monotonic()
-        if now >= self.next_progress or (final and progress.files_left == 0):
+        if now < self.next_progress and (line.live or b"to-chk=0/" not in line.raw):
+            return
+        if progress := parse_progress(line.raw):
             self.next_progress = now + _PROGRESS_EVERY
             self.on_progress(progress)
 
     def _output(self, line: Line) -> None:
-        if file := parse_file(line.raw):
-            self.on_file(file)
-            return
         if stat := parse_stat(line.raw):
             self.stats[stat[0]] = stat[1]
         self.on_line(_shown(line))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosts.store.manifest import write_manifest
 from hosts.store.paths import StoreError, decode_name, encode_name, normalise, require_inside, to_bytes
-from hosts.store.root import sync_folder, write_durably
+from hosts.store.root import sync_folder
 from hosts.store.trash import discard, no_tick, open_up
 
 if TYPE_CHECKING:
@@ -197,9 +197,11 @@ def take_over(source_dir: Path, attempt: str) -> Partial:
     root = source_dir.parents[1]
     require_inside(root, source_dir)
     source_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    mine, left = source_dir / f"{PARTIAL}{attempt}", _partials(source_dir)
-    for old in left[:-1]:
-        discard(old, root)
+    mine, found = source_dir / f"{PARTIAL}{attempt}", _partials(source_dir)
+    left = [path for path in found if path.is_dir() and not path.is_symlink()]
+    for old in found:
+        if old not in left[-1:]:
+            discard(old, root)
     if not left:
         (mine / TREE).mkdir(mode=0o700, parents=True)
         return Partial(mine)
@@ -255,13 +257,21 @@ def seal(
 ) -> tuple[GenerationInfo, Totals]:
     """Write the manifest and generation.json into a finished partial and return what was written.
 
+    Nothing is synced yet: a partial promises nothing, and `publish` syncs all of it at once before the rename.
     `previous` is the previous good generation's folder, `checksums` see `manifest.write_manifest`. Raises OSError.
     """
     old = previous / MANIFEST if previous is not None else None
     (partial.path / MANIFEST).unlink(missing_ok=True)
-    totals = write_manifest(partial.tree, checksums, old, partial.path / MANIFEST, hash_here_bytes=hash_here_bytes)
+    totals = write_manifest(
+        partial.tree,
+        checksums,
+        old,
+        partial.path / MANIFEST,
+        hash_here_bytes=hash_here_bytes,
+        fake_super=info.fake_super,
+    )
     whole = replace(info, files=totals.files, dirs=totals.dirs, bytes=totals.bytes, with_checksum=totals.with_checksum)
-    write_durably(partial.path / INFO, whole.to_json())
+    (partial.path / INFO).write_bytes(whole.to_json())
     return whole, totals
 
 

@@ -115,12 +115,14 @@ class _Previous:
         self._advance()
 
     def _advance(self) -> None:
-        self.line, self.entry = next(self.lines, b""), None
+        self.line = next(self.lines, b"")
+        self.entry: Entry | None = None
 
     def evidence(self, entry: Entry, head: bytes) -> bytes:
         """The evidence of the file of this name, if size and mtime are still the same. Names must come in order."""
         while self.line:
             if self.line.startswith(head) and (found := _AFTER_HEAD.fullmatch(self.line, len(head))):
+                self._advance()
                 return found[1]
             old = self._parsed()
             if old is None or old.key > entry.key:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hosts.store.manifest import Entry, walk
@@ -40,7 +40,7 @@ Snapshot = dict[bytes, Seen]
 def look(path: bytes, entry: Entry) -> Seen:
     """`path` described by `entry`, read to its end. Raises OSError."""
     digest = hash_of(path) if entry.kind == "file" else ""
-    return Seen(replace(entry, link=None), os.lstat(path).st_ino, digest, xattrs_of(path))
+    return Seen(entry._replace(link=None), os.lstat(path).st_ino, digest, xattrs_of(path))
 
 
 def snapshot(tree: Path) -> Snapshot:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
-from hosts.host_keys import generate_key
 from hosts.models import Credential, Host
 from tests.commands import Ran, herder, refused
 from tests.factories import make_host
@@ -18,6 +16,8 @@ from tests.hosts.rows import make_generation, make_source
 from tests.terminal import pipes, types
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from piherder.demo.sshd import Sshd
     from tests.hosts.conftest import MakeSshd
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_django.fixtures import Settings
 
     from hosts.ssh import Shell
+    from hosts.ssh_target import Result
     from piherder.demo.sshd import Sshd
 
     from .conftest import MakeSshd
@@ -132,6 +133,24 @@ def test_rights_as_a_host_tells_them(stdout: str, rights: tuple[int, bool]) -> N
     assert copying.rights(Says(0, stdout), Host(name="pi1")) == rights
 
 
+@dataclass(slots=True)
+class Counted:
+    """A shell that counts how often it is asked."""
+
+    shell: Shell
+    asked: int = 0
+
+    def script(self, text: str, *, timeout: float) -> Result:
+        self.asked += 1
+        return self.shell.script(text, timeout=timeout)
+
+
+def test_a_host_is_asked_once(host: Host, shell: Shell) -> None:
+    counted = Counted(shell)
+    with copying.way_to(host, cast("Run", Live(cast("Shell", counted)))):
+        assert counted.asked == 1
+
+
 def test_a_missing_rsync_is_named() -> None:  # case C03
     with pytest.raises(JobFailed, match="rsync is missing on pi1; install the package rsync there") as failed:
         copying.rights(Says(3, "0"), Host(name="pi1"))
@@ -156,9 +175,19 @@ def a_copy_running(folder: str) -> Iterator[None]:
 
 
 def test_a_copy_on_the_host_is_a_wait(host: Host, run: Run) -> None:
-    copying.require_idle(run, lock_of(host))
-    with a_copy_running(host.copy_lock), pytest.raises(NotYet, match=r"Another copy is running on calm\."):
-        copying.require_idle(run, lock_of(host))
+    with (
+        a_copy_running(host.copy_lock),
+        pytest.raises(NotYet, match=r"Another copy is running on calm\."),
+        copying.way_to(host, run),
+    ):
+        pytest.fail("two at once")
+    with copying.way_to(host, run) as way:
+        assert way.remote.lock == host.copy_lock
+
+
+def test_a_host_without_flock_is_not_busy(shell: Shell) -> None:
+    host = Host(name="pi1")
+    assert copying.rights(shell, host, "no-such-flock") == copying.rights(shell, host)
 
 
 def test_the_end_of_a_copy_is_what_the_host_says(host: Host, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +19,9 @@ from tests.commands import Ran, herder, refused
 from tests.factories import make_host
 from tests.hosts.rows import make_generation, make_source
 from tests.terminal import types
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.django_db
 HOST_KEY = " ".join(generate_key("")[1].split()[:2])
@@ -69,7 +71,8 @@ def test_a_chain_of_jump_hosts_is_taken_over_link_by_link(files: Files) -> None:
     files.know(*(f"{name} {HOST_KEY}" for name in "abc"))
     assert files.run().out.splitlines()[-1].startswith("Imported a, b, c.")
     last = Host.herd.select_related("jump__jump").get(name="c")
-    assert last.jump and last.jump.jump
+    assert last.jump
+    assert last.jump.jump
     assert (last.jump.name, last.jump.jump.name, last.jump.jump.jump) == ("b", "a", None)
 
 

@@ -12,7 +12,7 @@ from hosts.management.door import read_file, secret_line
 from hosts.management.trust import TrustCommand, add_trust_options
 from hosts.models import Host
 from hosts.models.host import NAME
-from hosts.store.paths import check_source
+from hosts.store.paths import check_source, normalise
 from jobs.management.door import SUCCEEDED, WRONG_USE, me
 
 if TYPE_CHECKING:
@@ -47,6 +47,13 @@ class Command(TrustCommand):
         parser.add_argument(
             "--exclude", action="append", default=[], metavar="PATTERN", help="left out of every source"
         )
+        parser.add_argument(
+            "--allow-system", action="store_true", help="also a source of the system, such as / or /usr"
+        )
+        parser.add_argument(
+            "--one-file-system", action="append", default=[], metavar="PATH",
+            help="a source below which other mounted filesystems are left out",
+        )  # fmt: skip
         parser.add_argument("--no-schedule", action="store_true", help="no nightly backup")
         add_trust_options(parser)
 
@@ -78,8 +85,10 @@ class Command(TrustCommand):
             raise CommandError(f"--port must lie between 1 and 65535, not {options['port']}.", returncode=WRONG_USE)
         if Host.herd.filter(name=name).exists():
             raise CommandError(f"There is already a host called {name}: use edit_host.", returncode=WRONG_USE)
-        for path in options["source"]:
-            check_source(path)
+        paths = [check_source(path, allow_system=options["allow_system"]) for path in options["source"]]
+        for path in options["one_file_system"]:
+            if normalise(path) not in paths:
+                raise CommandError(f"--one-file-system names {path}, which is no --source.", returncode=WRONG_USE)
 
     def _open(self, target: Target, key: LoginKey, password: str, *, generated: bool) -> bool:
         """Put the key in place if a password was given, and try it; False when it is still to be pasted."""
@@ -94,7 +103,10 @@ class Command(TrustCommand):
         host = enrol.add(
             options["name"], key, pins, by=me().words, sources=options["source"], excludes=options["exclude"],
             address=address, port=options["port"], user=options["user"], jump=jump,
+            allow_system=options["allow_system"],
         )  # fmt: skip
+        for path in options["one_file_system"]:
+            enrol.stay_on_one(host, path, stay=True)
         if not options["no_schedule"]:
             enrol.backup_schedule(host)
         return host

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import BooleanOptionalAction
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from jobs.management.door import SUCCEEDED, WRONG_USE, me
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
+    from hosts.enrol import LoginKey
     from hosts.host_key import HostKey as Pin
     from hosts.models import Host
 
@@ -74,6 +76,11 @@ class Command(TrustCommand):
     def _add_sources(self, parser: ArgumentParser) -> None:
         many: dict[str, Any] = {"action": "append", "default": [], "metavar": "PATH"}
         parser.add_argument("--source", **many, help="add a folder to back up")
+        parser.add_argument(
+            "--allow-system", action="store_true", help="--source may be of the system, such as / or /usr"
+        )
+        parser.add_argument("--one-file-system", **many, help="leave out other filesystems mounted below this source")
+        parser.add_argument("--all-file-systems", **many, help="back those up too")
         parser.add_argument("--remove-source", **many, help="stop backing it up; what was kept stays")
         parser.add_argument(
             "--exclude", action="append", metavar="PATTERN", help='excludes of --source, or else of all; "" for none'
@@ -89,23 +96,27 @@ class Command(TrustCommand):
         fields = {name: options[name] for name in FIELDS if options[name] is not None} | self._links(options)
         if options["sudo_password_stdin"] or options["no_sudo_password"]:
             fields["sudo_password_sealed"] = seal(secret_line()) if options["sudo_password_stdin"] else ""
+        enrol.check(host, **fields)
         pins = self._new_pins(host, fields, options)
+        key = enrol.read_login_key(read_file(options["key"])) if options["key"] else None
+        if key:
+            try_key(host, key, pins)
         with transaction.atomic():
-            if options["key"]:
-                fields["credential"] = enrol.store_key(host.name, enrol.read_login_key(read_file(options["key"])))
+            if key:
+                fields["credential"] = enrol.store_key(host.name, key)
             enrol.save(host, **fields)
             if pins:
                 enrol.pin(host, pins, by=me().words)
             notes = self._sources(host, options)
             if options["cron"]:
                 enrol.reschedule(host, options["cron"], options["zone"])
-            if options["key"]:
-                contact.try_login(target_of(host), enrol.read_login_key(read_file(options["key"])).private)
         for note in [f"{host.name} is changed.", *notes]:
             self.stdout.write(note)
         return SUCCEEDED
 
     def _refuse_slips(self, options: dict[str, Any]) -> None:
+        if options["allow_system"] and not options["source"]:
+            raise CommandError("--allow-system belongs to --source.", returncode=WRONG_USE)
         if options["zone"] and not options["cron"]:
             raise CommandError("--zone belongs to --cron.", returncode=WRONG_USE)
         if not any(is_given(name, value) for name, value in options.items() if name not in FOREIGN):
@@ -137,7 +148,11 @@ class Command(TrustCommand):
     def _sources(self, host: Host, options: dict[str, Any]) -> list[str]:
         """Change the sources; returns sentences about what became of them."""
         notes = []
-        added = [enrol.add_source(host, path) for path in options["source"]]
+        system = options["allow_system"]
+        added = [enrol.add_source(host, path, allow_system=system) for path in options["source"]]
+        for option, stay in (("one_file_system", True), ("all_file_systems", False)):
+            for path in options[option]:
+                enrol.stay_on_one(host, path, stay=stay)
         for path in options["remove_source"]:
             gone = enrol.remove_source(host, path)
             notes.append(f"{path} is not backed up any more{'' if gone else '; its generations stay'}.")
@@ -157,6 +172,12 @@ class Command(TrustCommand):
 def is_given(name: str, value: object) -> bool:
     """Whether an option was named; 0 and "" are values like others, and so is the "no" of a field."""
     return value is not None and value != [] and (value is not False or name in FIELDS)
+
+
+def try_key(host: Host, key: LoginKey, pins: list[Pin]) -> None:
+    """Log in as the host will be, before anything is stored. Raises SshError."""
+    target = target_of(host)
+    contact.try_login(replace(target, pins=tuple(pins)) if pins else target, key.private)
 
 
 def duration(text: str) -> timedelta:

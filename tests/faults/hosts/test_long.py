@@ -45,7 +45,7 @@ def test_beyond_the_visibility_time_out(pi: Machine) -> None:  # case H01
     worker = pi.herd.worker("gamma", PIHERDER_VISIBILITY_SEC="5")
     pi.herd.only(worker)
     pi.edit(backup_limit=timedelta(hours=12))
-    job = pi.copying(kib=350, megabytes=6)  # the transport looks for old messages every 10 s
+    job = pi.copying(kib=350, megabytes=5)  # the transport looks for old messages every 10 s
     assert pi.herd.ended(job).status == Status.SUCCEEDED
     assert JobEvent.objects.filter(job=job, name="picked up").count() == 1
     assert worker.output.count("] received") > 1

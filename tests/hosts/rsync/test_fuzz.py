@@ -48,7 +48,7 @@ def test_what_is_shown_is_printable(seed: int) -> None:  # case G08
     for line in rubbish(seed):
         shown = log_text(line)
         assert shown.replace("\t", " ").isprintable()
-        assert shown.encode("utf-8")
+        shown.encode("utf-8")  # no surrogate is left, which no database would take
 
 
 @pytest.mark.parametrize("seed", SEEDS)

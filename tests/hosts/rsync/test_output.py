@@ -74,7 +74,8 @@ def test_other_lines_are_no_progress(line: bytes) -> None:
 
 def test_a_transferred_file() -> None:
     file = parse_file(b"file\t>f+++++++++\t12\t2026/11/30-20:07:33\t" + MD5 + b"\tsub/name")
-    assert file == FileLine(b"sub/name", ">f+++++++++", 12, datetime(2026, 11, 30, 20, 7, 33, tzinfo=UTC), MD5.decode())
+    assert file == FileLine(b"sub/name", ">f+++++++++", 12, b"2026/11/30-20:07:33", MD5.decode())
+    assert file.mtime == datetime(2026, 11, 30, 20, 7, 33, tzinfo=UTC)
     assert file.transferred
     assert file.is_file
 

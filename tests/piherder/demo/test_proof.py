@@ -85,7 +85,7 @@ def test_a_damaged_copy_is_none(source: Path, tmp_path: Path, damage: str) -> No
 def test_another_owner_is_seen(source: Path) -> None:
     found = snapshot(source)
     seen = found[PLAIN]
-    other = {**found, PLAIN: replace(seen, entry=replace(seen.entry, uid=4242))}
+    other = {**found, PLAIN: replace(seen, entry=seen.entry._replace(uid=4242))}
     with pytest.raises(Disproved, match="another owner"):
         proof.require_copy(found, other, "copy")
 
@@ -175,9 +175,9 @@ def test_a_restored_file_may_have_another_inode_and_nothing_else(source: Path) -
     for other in (
         replace(seen, digest="0"),
         replace(seen, xattrs=seen.xattrs[:1]),
-        replace(seen, entry=replace(seen.entry, mode=0o600)),
-        replace(seen, entry=replace(seen.entry, mtime_ns=0)),
-        replace(seen, entry=replace(seen.entry, gid=77)),
+        replace(seen, entry=seen.entry._replace(mode=0o600)),
+        replace(seen, entry=seen.entry._replace(mtime_ns=0)),
+        replace(seen, entry=seen.entry._replace(gid=77)),
     ):
         with pytest.raises(Disproved, match="file has another"):
             proof.require_restored(seen, other, "file")

@@ -55,7 +55,8 @@ class HostForm(ModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["copy_lock"].required = False
+        if "copy_lock" in self.fields:  # who may only look gets a form without fields
+            self.fields["copy_lock"].required = False
 
     def clean_copy_lock(self) -> str:
         """Emptied, it stays as it was."""

@@ -10,7 +10,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from hosts.models import Generation, GenerationStatus, Source
-from hosts.store.layout import GenerationInfo, generation_name, list_generations
+from hosts.store.layout import GenerationInfo, generation_name, list_generations, next_sequence
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,8 +36,9 @@ def reconcile(source: Source, root: BackupRoot, folder: Path) -> None:
     A generation that was renamed but not yet marked good becomes good: it was complete. Rows of unfinished ones go;
     what they wrote is taken over by the next run. Rows of another root are left for a run that has that disk at hand.
     """
-    there = {found.sequence: found for found in list_generations(folder)}
-    for row in source.generations.filter(status=GenerationStatus.WRITING, root=root):
+    unfinished = list(source.generations.filter(status=GenerationStatus.WRITING, root=root))
+    there = {found.sequence: found for found in list_generations(folder)} if unfinished else {}
+    for row in unfinished:
         found = there.get(row.sequence)
         if found is not None and found.info is not None and found.path.name == row.folder:
             mark_good(row, found.info)
@@ -48,9 +49,8 @@ def reconcile(source: Source, root: BackupRoot, folder: Path) -> None:
 def begin(source: Source, root: BackupRoot, folder: Path, run: Run, *, fake_super: bool) -> Generation:
     """The row of a generation that is being written. Its sequence lies above all of the database and of the disk."""
     highest = source.generations.aggregate(top=Max("sequence"))["top"] or 0
-    on_disk = max((found.sequence for found in list_generations(folder)), default=0)
     now = timezone.now()
-    sequence = max(highest, on_disk) + 1
+    sequence = max(highest + 1, next_sequence(folder))
     return Generation.objects.create(
         source=source,
         sequence=sequence,

@@ -74,7 +74,8 @@ class Ears:
 
     def _look(self, at: float) -> Look:
         taken, carries = self.taken(), self.carries()
-        return Look(at, taken, carries, None if carries else self._waiting(), self._may_start())
+        waiting = None if carries else self._waiting()
+        return Look(at, taken, carries, waiting, bool(waiting) and self._may_start())
 
     def _waiting(self) -> int | None:
         depths = tasks.queue_depths(self.queues).values()

@@ -171,16 +171,10 @@ def _postgresql(parts: SplitResult) -> Database:
         unquote(parts.path.lstrip("/")),
         unquote(parts.username or ""),
         unquote(parts.password or ""),
-        unquote(_host(parts.netloc)),
+        unquote(parts.hostname or ""),
         str(parts.port or ""),
         tuple(parse_qsl(parts.query, strict_parsing=True) if parts.query else ()),
     )
-
-
-def _host(netloc: str) -> str:
-    """As it was written: `urlsplit` makes it lower case, and a socket's folder may have capitals."""
-    place = netloc.rpartition("@")[2]
-    return place[1:].partition("]")[0] if place.startswith("[") else place.partition(":")[0]
 
 
 def redis_url() -> str:

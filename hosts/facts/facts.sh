@@ -35,17 +35,40 @@ run() {
     return "$code"
 }
 
-# The end marker is inside the bounded pipe, so that a section that was cut has none.
+# A file of a few short lines, without a program: hosts that are asked every few minutes feel each one.
+lines() {
+    [ -r "$1" ] || return
+    count=0
+    line=
+    while IFS= read -r line || [ -n "$line" ]; do
+        printf '%s\n' "$line"
+        count=$((count + 1))
+        [ "$count" -lt 200 ] || return 0
+    done <"$1"
+}
+
+# systemd's own test, see sd_booted(3); its programs only fail where it does not run.
+has_systemd() {
+    [ -d "$root/run/systemd/system" ]
+}
+
 section() {
+    "show_$1"
+    printf '\n@@piherder end %s %s\n' "$1" "$?"
+}
+
+# Sections of programs that could print without end. The end marker is inside the bounded pipe, so that a section that
+# was cut has none.
+framed() {
     printf '\n@@piherder begin %s\n' "$1"
-    {
-        "show_$1"
-        printf '\n@@piherder end %s %s\n' "$1" "$?"
-    } 3>&1 2>/dev/null </dev/null | head -c 16384
+    case "$1" in
+    temperature | throttled | failed_units | clock | addresses | docker) section "$1" | head -c 16384 ;;
+    *) section "$1" ;;
+    esac 3>&1 2>/dev/null </dev/null
 }
 
 show_os() {
-    cat "$root/etc/os-release" || cat "$root/usr/lib/os-release" || return
+    lines "$root/etc/os-release" || lines "$root/usr/lib/os-release" || return
     if [ -e "$root/etc/rpi-issue" ]; then
         echo PIHERDER_RASPBERRY=yes
     fi
@@ -55,7 +78,9 @@ show_os() {
 }
 
 show_kernel() {
-    uname -r && uname -m && uname -n
+    names="$(uname -nrm)" || return # uname(1) prints them in this order
+    release="${names#* }"
+    printf '%s\n%s\n%s\n' "${release%% *}" "${release#* }" "${names%% *}"
 }
 
 show_userland() {
@@ -65,11 +90,15 @@ show_userland() {
 show_model() {
     for name in sys_vendor product_name; do
         if [ -r "$root/sys/class/dmi/id/$name" ]; then
-            printf '%s=%s\n' "$name" "$(run cat "$root/sys/class/dmi/id/$name")"
+            line=
+            IFS= read -r line <"$root/sys/class/dmi/id/$name"
+            printf '%s=%s\n' "$name" "$line"
         fi
     done
     if [ -r "$root/proc/device-tree/model" ]; then
-        printf 'device_tree=%s\n' "$(run tr -d '\000' <"$root/proc/device-tree/model")"
+        line=
+        IFS= read -r line <"$root/proc/device-tree/model" # without the NUL at its end, as shells read
+        printf 'device_tree=%s\n' "$line"
     fi
 }
 
@@ -78,19 +107,24 @@ show_cpus() {
 }
 
 show_load() {
-    cat /proc/loadavg
+    lines /proc/loadavg
 }
 
 show_memory() {
-    grep -E '^(MemTotal|MemFree|MemAvailable|Buffers|Cached|SwapTotal|SwapFree):' /proc/meminfo
+    while read -r name rest; do
+        case "$name" in
+        MemTotal: | MemFree: | MemAvailable: | Buffers: | Cached: | SwapTotal:) printf '%s %s\n' "$name" "$rest" ;;
+        SwapFree:) printf '%s %s\n' "$name" "$rest" && return ;;
+        esac
+    done </proc/meminfo
 }
 
 show_uptime() {
-    cat /proc/uptime && date +%s
+    lines /proc/uptime && date +%s
 }
 
 show_boot_id() {
-    cat /proc/sys/kernel/random/boot_id
+    lines /proc/sys/kernel/random/boot_id
 }
 
 # Network, overlay and snap mounts are never touched: a dead server would hold the caller.
@@ -138,8 +172,12 @@ show_meant_read_only() {
 }
 
 show_temperature() {
-    run grep -Hs . "$root"/sys/class/thermal/thermal_zone*/type "$root"/sys/class/thermal/thermal_zone*/temp \
-        "$root"/sys/class/hwmon/hwmon*/name "$root"/sys/class/hwmon/hwmon*/temp1_input | head -n 200
+    for name in "$root"/sys/class/thermal/thermal_zone*/temp "$root"/sys/class/hwmon/hwmon*/temp1_input; do
+        [ -e "$name" ] || continue
+        run grep -Hs . "$root"/sys/class/thermal/thermal_zone*/type "$root"/sys/class/thermal/thermal_zone*/temp \
+            "$root"/sys/class/hwmon/hwmon*/name "$root"/sys/class/hwmon/hwmon*/temp1_input | head -n 200
+        break
+    done
     if has vcgencmd; then
         run vcgencmd measure_temp
     fi
@@ -150,15 +188,15 @@ show_throttled() {
     if has vcgencmd && run vcgencmd get_throttled; then
         return 0
     fi
-    run cat "$root/sys/devices/platform/soc/soc:firmware/get_throttled"
+    lines "$root/sys/devices/platform/soc/soc:firmware/get_throttled"
 }
 
 show_failed_units() {
-    has systemctl && run systemctl list-units --state=failed --plain --no-legend --no-pager --full
+    has_systemd && has systemctl && run systemctl list-units --state=failed --plain --no-legend --no-pager --full
 }
 
 show_clock() {
-    if has timedatectl; then
+    if has_systemd && has timedatectl; then
         run timedatectl show -p NTPSynchronized || run timedatectl status
     fi
     if has chronyc; then
@@ -182,10 +220,11 @@ show_kernels() {
     for name in "$root"/boot/vmlinuz-*; do
         [ -e "$name" ] && printf 'image %s\n' "${name##*/vmlinuz-}"
     done
-    for name in "$root"/lib/modules/*/modules.dep; do
-        [ -e "$name" ] || continue
+    set -- "$root"/lib/modules/*/modules.dep
+    [ -e "$1" ] || return 0
+    run stat -c '%Y %n' -- "$@" | while read -r time name; do
         version="${name%/modules.dep}"
-        printf 'modules %s %s\n' "${version##*/}" "$(run stat -c %Y "$name")"
+        printf 'modules %s %s\n' "${version##*/}" "$time"
     done
     return 0
 }
@@ -199,8 +238,9 @@ show_addresses() {
 }
 
 show_route() {
-    awk '$2 == "00000000" && $8 == "00000000" { print "4", $1, $7 }' /proc/net/route
-    awk '$1 == "00000000000000000000000000000000" && $2 == "00" && $10 != "lo" { print "6", $10, $6 }' /proc/net/ipv6_route
+    awk '$2 == "00000000" && $8 == "00000000" { print "4", $1, $7 }
+        $1 == "00000000000000000000000000000000" && $2 == "00" && $10 != "lo" { print "6", $10, $6 }' \
+        /proc/net/route /proc/net/ipv6_route
     return 0
 }
 
@@ -219,7 +259,7 @@ show_tools() {
     for name in apt-get dnf yum zypper pacman apk opkg rsync flock python3 systemctl timeout sudo; do
         has "$name" && printf '%s\n' "$name"
     done
-    [ -d "$root/run/systemd/system" ] && echo systemd-running
+    has_systemd && echo systemd-running
     return 0
 }
 
@@ -231,7 +271,7 @@ show_rsync() {
 # The id itself stays on the host: it is a secret that others derive keys from.
 show_machine() {
     [ -s "$root/etc/machine-id" ] || return 0
-    { printf 'piherder-machine:' && cat "$root/etc/machine-id"; } | sha256sum
+    { printf 'piherder-machine:' && lines "$root/etc/machine-id"; } | sha256sum
 }
 
 main() {
@@ -245,7 +285,7 @@ main() {
     started=$now
     for part in os kernel userland model cpus load memory uptime boot_id disks meant_read_only temperature throttled \
         failed_units clock reboot_flag kernels addresses route docker tools rsync machine; do
-        section "$part"
+        framed "$part"
     done
 }
 

@@ -165,7 +165,8 @@ def _stored(path: Path, sequence: int, stamp: str) -> StoredGeneration:
 
 def next_sequence(source_dir: Path) -> int:
     """One more than the highest on disk; the caller takes the higher of this and its database's."""
-    return max((g.sequence for g in list_generations(source_dir)), default=0) + 1
+    names = (_GENERATION.fullmatch(name) for name in (os.listdir(source_dir) if source_dir.is_dir() else ()))
+    return max((int(found[1]) for found in names if found), default=0) + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import tempfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,14 +105,17 @@ def write_state(path: Path, state: State) -> None:
 
 
 def read_state(data: Path) -> State | None:
-    """State of the stack that runs on `data`; None when none does."""
+    """State of the stack that runs on `data`; None when none does or its file cannot be read.
+
+    What a later version adds to the file is passed over: a clone may be updated under a running stack.
+    """
     if not is_running(data):
         return None
     try:
-        fields: dict[str, Any] = json.loads(state_path(data).read_text())
-    except FileNotFoundError:
+        found: dict[str, Any] = json.loads(state_path(data).read_text())
+        return State(**{each.name: found[each.name] for each in fields(State) if each.name in found})
+    except (FileNotFoundError, ValueError, TypeError):
         return None
-    return State(**fields)
 
 
 def socket_folder(wanted: Path, name: str) -> Path:

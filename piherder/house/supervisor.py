@@ -189,5 +189,13 @@ def describe_end(program: Program, code: int, delay: float) -> str:
     """What to tell the person about an exit."""
     if code in program.refusals:
         return f"{program.refusals[code]} Next try in {delay:.0f} s."
-    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    how = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
     return f"{program.name} {how}; starting it again in {delay:.1f} s."
+
+
+def _signal_name(number: int) -> str:
+    """Most real-time signals have no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

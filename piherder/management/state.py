@@ -14,6 +14,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
+from hosts import standing
 from hosts.models import BackupRoot, Host
 from hosts.root_admin import RootView, view
 from jobs.beat import RENEW
@@ -218,6 +219,12 @@ def look_at_roots(state: State) -> None:
             state.problems.append(found.problem)
 
 
+def look_at_backups(state: State) -> None:
+    """Backups that are late, damaged or skipped; while the herd is on hold nobody expects any."""
+    if not EngineSettings.load().held:
+        state.problems += standing.problems()
+
+
 def look(watch: float | None = None) -> State:
     """Look at everything; `watch` bounds the seconds of watching counters (default: what it takes to be sure)."""
     state = State()
@@ -232,6 +239,7 @@ def look(watch: float | None = None) -> State:
         look_at_jobs(state)
         look_at_holds(state)
         look_at_roots(state)
+        look_at_backups(state)
         pulse.watch(watching_seconds() if watch is None else watch)
         look_at_nodes(state, pulse)
     except (DatabaseError, InterfaceError) as error:

@@ -165,6 +165,32 @@ def test_a_pause_that_cannot_be_read_is_wrong_use(words: list[str], host: Host) 
     assert not Host.objects.get().paused()
 
 
+@pytest.mark.parametrize("length", ["9999999d", "9999999 d"])
+def test_a_pause_beyond_the_end_of_the_calendar_is_wrong_use(length: str, host: Host) -> None:
+    words = refused("pause_host", "pi1", "--until", length)
+    assert words == f"{length} from now is beyond the last year there is."
+    assert not Host.objects.get().paused()
+
+
+@pytest.mark.parametrize("moment", ["2020-01-01", "2020-01-01T00:00", "0001-01-01"])
+def test_a_pause_that_would_be_over_is_wrong_use(moment: str, host: Host) -> None:
+    assert refused("pause_host", "pi1", "--until", moment).endswith("has passed: name a later moment.")
+
+
+def test_a_pause_tells_what_still_runs(host: Host) -> None:
+    request_job("host_facts", host.pk, asker=Asker(Door.COMMAND))
+    assert herder("pause_host", "pi1").out == (
+        "pi1 is paused until ./herder pause_host pi1 --resume. 1 active job(s) end by themselves.\n"
+    )
+
+
+def test_a_second_pause_replaces_the_first(host: Host) -> None:
+    herder("pause_host", "pi1", "--until", "2h", "--reason", "first")
+    herder("pause_host", "pi1", "--reason", "x" * 300)
+    found = Host.objects.get()
+    assert (found.paused_until, found.pause_reason) == (None, "x" * 200)
+
+
 def test_moments_are_dates_times_or_lengths() -> None:
     now = datetime(2026, 11, 30, 12, tzinfo=UTC)
     assert moment("90m", now) == now + timedelta(minutes=90)

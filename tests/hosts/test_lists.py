@@ -123,7 +123,7 @@ def test_hosts_are_one_document_with_a_known_shape() -> None:
     ran = herder("hosts", "--json")
     (found,) = ran.document
     assert set(found) == LIST_KEYS
-    assert set(found["sources"][0]) == {"path", "excludes", "enabled", "last_good_at"}
+    assert set(found["sources"][0]) == {"path", "excludes", "one_file_system", "enabled", "last_good_at"}
     assert (ran.err, found["backup_limit_seconds"], found["jump"]) == ("", 7200.0, None)
 
 

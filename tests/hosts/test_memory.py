@@ -12,7 +12,7 @@ from piherder import env
 
 CLONE = Path(__file__).resolve().parents[2]
 WEB = "import piherder.wsgi; from django.urls import get_resolver; get_resolver().url_patterns"
-BEAT = "import jobs.beat, piherder.celery; import django; django.setup()"
+BEAT = "import django; django.setup(); import piherder.celery, jobs.beat"
 
 
 @pytest.mark.parametrize("start", [WEB, BEAT])

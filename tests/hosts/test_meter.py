@@ -64,7 +64,7 @@ def test_words_leave_out_what_is_unknown() -> None:
 
 
 def test_what_lies_there_counts_by_each_of_its_names(tree: Path) -> None:
-    assert bytes_below(tree) == 63
+    assert bytes_below(tree) == (63, True)
 
 
 def test_how_far_it_came_is_a_share_of_what_rsync_saw(tree: Path) -> None:
@@ -85,3 +85,14 @@ def test_a_copy_that_was_stopped_is_never_whole(tree: Path) -> None:
 
 def test_without_a_total_the_bytes_are_said(tree: Path) -> None:
     assert meter().came_to(tree, 0) == "63 B copied"
+
+
+def test_a_tree_too_large_to_be_counted_in_time_is_at_least_what_rsync_said_last(tree: Path) -> None:
+    stopped = meter()
+    stopped.hear(at(40, 40))
+    assert bytes_below(tree, 0) == (0, False)
+    assert stopped.came_to(tree, 0, seconds=0) == "at least 40 % copied"
+
+
+def test_what_vanishes_while_it_is_counted_is_passed_over(tmp_path: Path) -> None:
+    assert bytes_below(tmp_path / "gone") == (0, True)

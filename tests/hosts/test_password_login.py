@@ -110,6 +110,18 @@ def test_the_key_file_belongs_to_the_user_alone(account: Account, monkeypatch: p
     assert stat.S_IMODE(account.authorized.parent.stat().st_mode) == 0o700
 
 
+def test_a_key_file_that_others_could_read_is_closed(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    account.authorized.parent.mkdir()
+    account.authorized.write_text("ssh-ed25519 AAAA someone else")
+    account.authorized.chmod(0o644)
+    for path in (account.authorized, account.authorized.parent):
+        shutil.chown(path, account.name, account.name)
+    pipes(monkeypatch, f"{account.password}\n")
+    assert account.add().code == 0
+    assert stat.S_IMODE(account.authorized.stat().st_mode) == 0o600
+    assert account.authorized.read_text().splitlines()[0] == "ssh-ed25519 AAAA someone else"
+
+
 def test_the_password_is_stored_nowhere_and_shown_nowhere(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     pipes(monkeypatch, f"{account.password}\n")
     ran = account.add()

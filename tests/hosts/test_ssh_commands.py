@@ -57,7 +57,7 @@ def test_every_special_character_may_stand_in_the_environment(any_shell: Shell) 
 
 
 def test_a_posix_script_runs_under_every_login_shell(any_shell: Shell) -> None:  # case G09
-    text = 'A=1 sh -c \'echo $A\' && x=$(echo sub) && case $x in s*) echo "$x" ;; esac\nfor n in 1 2; do echo $n; done'
+    text = "A=1 sh -c 'echo $A' && x=$(echo sub) && case $x in s*) echo \"$x\" ;; esac\nfor n in 1 2; do echo $n; done"
     assert any_shell.script(text).stdout.split() == ["1", "sub", "1", "2"]
 
 

@@ -145,9 +145,9 @@ def test_a_host_that_is_down_behind_a_jump_host_is_a_host_that_is_down(
     make_sshd: MakeSshd, sshd: Sshd, target_of: MakeTarget
 ) -> None:
     gate = make_sshd("gate")
-    with pytest.raises(HostDown, match="jump host gate cannot reach 127.0.0.1"):
+    with pytest.raises(HostDown, match=r"jump host gate cannot reach 127\.0\.0\.1"):
         connect(target_of(sshd, port=free_port(), jump=target_of(gate)), timeouts=QUICK)
-    assert gate.connections() == [] or _ends(gate)
+    assert _ends(gate)
 
 
 def _ends(gate: Sshd) -> bool:

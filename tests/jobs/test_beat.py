@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs import beat, owed, schedules
-from jobs.beat import SILENT, VALID, Firing, Lease
+from jobs.beat import RENEW, SILENT, VALID, Firing, Lease
 from jobs.models import BeatLease, Job
 from tests.jobs.schedule_rows import make_fire, make_schedule
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from django_celery_beat.models import PeriodicTask
+    from pytest_django.fixtures import Settings
 
 pytestmark = pytest.mark.django_db
 
@@ -114,6 +115,21 @@ def test_silence_counts_anew_after_the_database_was_away(leader: Lease, stand_by
     stand_by.forget()
     live(clock, 15, stand_by.turn)
     assert not stand_by.leads()
+
+
+def test_a_turn_shows_that_this_process_can_write(leader: Lease, stand_by: Lease, clock: Clock) -> None:
+    for lease in (leader, stand_by):
+        assert lease.writes()
+    clock.now += 10
+    assert not leader.writes()
+    assert not Lease().writes()
+
+
+@pytest.mark.parametrize(("silence", "seconds"), [(20, 8.0), (600, RENEW), (3, 1.2)])
+def test_the_lease_is_renewed_often_enough_to_show_it(settings: Settings, silence: int, seconds: float) -> None:
+    settings.PIHERDER_SILENCE_SEC = silence
+    assert beat.renewal() == pytest.approx(seconds)
+    assert beat.renewal() < silence / 2
 
 
 # --- firing ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from jobs import beside, mutex, transitions
-from jobs.beside import CANCEL, LOOK, PATIENCE, Beside
+from jobs.beside import CANCEL, CLEAN_UP_PATIENCE, LOOK, PATIENCE, Beside
 from jobs.logs import JobLog
 from jobs.models import Failure, Job, JobLine, WorkerNode
 from jobs.mutex import HostMutex
@@ -129,11 +129,38 @@ def test_log_and_progress_are_written_while_it_runs(guard: Beside, live: LiveRun
     assert Job.objects.get().percent == 50
 
 
-def test_work_that_will_not_end_is_killed_with_its_process(
-    guard: Beside, live: LiveRun, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Signals that the guard sent to its own process."""
+    sent: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append(number))
+    return sent
+
+
+def test_a_clean_up_is_bounded_by_a_time_of_its_own(guard: Beside, live: LiveRun, killed: list[int]) -> None:
+    live.stop(CANCEL)
+    with live.shielded():
+        guard.tick(100)
+        guard.tick(100 + CLEAN_UP_PATIENCE)
+        assert killed == []
+        guard.tick(101 + CLEAN_UP_PATIENCE)
+    assert killed == [9]
+
+
+def test_the_time_of_a_clean_up_does_not_count_as_ignoring_the_stop(
+    guard: Beside, live: LiveRun, killed: list[int]
 ) -> None:
-    killed: list[int] = []
-    monkeypatch.setattr(os, "kill", lambda pid, number: killed.append(number))
+    live.stop(CANCEL)
+    guard.tick(100)
+    with live.shielded():
+        guard.tick(100 + 2 * PATIENCE)
+    guard.tick(100 + 3 * PATIENCE)
+    assert killed == []
+    guard.tick(101 + 3 * PATIENCE)
+    assert killed == [9]
+
+
+def test_work_that_will_not_end_is_killed_with_its_process(guard: Beside, live: LiveRun, killed: list[int]) -> None:
     live.stop(CANCEL)
     guard.tick(100)
     guard.tick(100 + PATIENCE)
@@ -201,13 +228,12 @@ def test_an_action_that_breaks_keeps_no_other_from_its_turn(live: LiveRun) -> No
     assert done == [1]
 
 
-def test_a_clean_up_is_shielded_from_a_stop_but_not_from_a_lost_claim(live: LiveRun) -> None:
+def test_a_clean_up_is_shielded_from_a_stop_and_from_a_lost_claim(live: LiveRun) -> None:
     with live.shielded():
         live.stop(CANCEL)
         live.check_cancel()
         live.stop(LOST_CLAIM)
-        with pytest.raises(LostClaim):
-            live.check_cancel()
+        live.check_cancel()
 
 
 def test_a_pause_ends_with_the_stop(live: LiveRun) -> None:

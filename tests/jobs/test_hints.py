@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.utils import timezone
 
-from jobs import tasks
+from jobs import sweeper, tasks
 from jobs.models import EngineSettings, Failure, Job, Status, WaitingOn
 from jobs.sweeper import Sweeper
 from jobs.waits import hint_is_gone
@@ -21,6 +21,8 @@ from tests.factories import (
 from tests.jobs.looks import again, ago, queue, state
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from hosts.models import Host
     from jobs.node import Me
 
@@ -73,8 +75,36 @@ def test_a_message_that_still_waits_in_the_queue_is_not_gone(host: Host) -> None
 def test_a_message_that_others_overtook_is_gone(host: Host) -> None:
     now = timezone.now()
     job = hinted_at(make_job("work", host), now - timedelta(hours=1))
-    change(make_job("look", host), published_at=now, picked_up_at=now)
+    change(make_job("look", host), published_at=now, picked_up_at=now + timedelta(seconds=1))
     assert hint_is_gone(job, 5, now)
+
+
+def test_a_row_that_was_put_back_and_hinted_again_overtook_nobody(host: Host) -> None:
+    now = timezone.now()
+    job = hinted_at(make_job("work", host), now - timedelta(hours=1))
+    change(make_job("look", host), published_at=now, picked_up_at=now - timedelta(hours=2))
+    assert not hint_is_gone(job, 5, now)
+
+
+@pytest.mark.parametrize("published", [None, ago(hours=1)])
+def test_of_many_sweepers_that_found_a_hint_gone_one_sends_it(host: Host, published: Any) -> None:
+    job = hinted_at(make_job("work", host), published)
+    seen = [Job.objects.get(pk=job.pk) for _ in range(3)]
+    assert [tasks.publish_row(row) for row in seen] == [True, False, False]
+    assert (queue(), again(job).publishes) == (1, 2)
+
+
+def test_a_hint_that_another_sweeper_sent_meanwhile_is_not_sent_again(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_job("work", host)
+
+    def another_was_faster(job: Job, depth: int | None, now: datetime) -> bool:
+        return tasks.publish(job.pk)
+
+    monkeypatch.setattr(sweeper, "hint_is_gone", another_was_faster)
+    Sweeper().tend()
+    assert queue() == 1
 
 
 def test_a_clock_that_was_set_back_hides_no_row(host: Host) -> None:

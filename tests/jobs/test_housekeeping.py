@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
+import uuid
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.utils import timezone
@@ -12,6 +16,11 @@ from jobs.logs import JobLog
 from jobs.models import EngineSettings, Job, Status, WorkerNode
 from tests.factories import change, make_job, make_node
 from tests.jobs.kinds import Chore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_django.fixtures import Settings
 
 pytestmark = pytest.mark.django_db
 
@@ -31,7 +40,7 @@ def test_old_jobs_go_with_their_logs_and_events() -> None:
     assert housekeeping.tidy() == "1 ended jobs removed."
     assert list(Job.objects.all()) == [fresh]
     assert not logs.path_of(old.pk).exists()
-    assert logs.path_of(fresh.pk).exists()
+    assert list(logs.read(fresh.pk))
 
 
 def test_the_site_says_how_long() -> None:
@@ -66,3 +75,56 @@ def test_dead_workers_are_forgotten_after_a_week() -> None:
     make_node("just-dead@pi", dead_at=timezone.now())
     housekeeping.tidy()
     assert set(WorkerNode.objects.values_list("name", flat=True)) == {"alive@pi", "just-dead@pi"}
+
+
+def old_part(job: Job) -> Path:
+    """What a compression left that was killed two hours ago."""
+    part = logs.path_of(job.pk).with_suffix(logs.PART)
+    part.write_bytes(b"half")
+    then = time.time() - 7200
+    os.utime(part, (then, then))
+    return part
+
+
+def test_a_log_that_its_worker_could_not_compress_is_compressed() -> None:
+    job = ended(1)
+    housekeeping.tidy()
+    assert not logs.path_of(job.pk).exists()
+    assert [line.split(" ", 1)[1] for line in logs.read(job.pk)] == ["done\n"]
+
+
+@pytest.mark.parametrize("fields", [{"status": Status.RUNNING, "finished_at": None}, {"finished_at": timezone.now()}])
+def test_a_log_that_may_still_be_in_work_is_left(fields: dict[str, Any]) -> None:
+    job = change(ended(1), attempt=uuid.uuid4(), boot=uuid.uuid4(), **fields)
+    part = logs.path_of(job.pk).with_suffix(logs.PART)
+    part.write_bytes(b"half")
+    housekeeping.tidy()
+    assert (logs.path_of(job.pk).exists(), part.exists()) == (True, True)
+
+
+def test_what_a_broken_compression_left_goes() -> None:
+    part = old_part(ended(1))
+    housekeeping.tidy()
+    assert not part.exists()
+
+
+def test_a_part_goes_with_its_job() -> None:
+    part = old_part(ended(1))
+    logs.discard(int(part.name.split(".")[0]))
+    assert not part.exists()
+
+
+def test_one_log_that_cannot_be_compressed_keeps_no_other() -> None:
+    first, second = ended(1), ended(1)
+    logs.path_of(first.pk).with_suffix(".log.gz").mkdir()
+    housekeeping.tidy()
+    assert (logs.path_of(first.pk).exists(), logs.path_of(second.pk).exists()) == (True, False)
+
+
+def test_foreign_files_are_left(settings: Settings) -> None:
+    ended(1)
+    foreign = settings.PIHERDER_LOGS / "000000" / "notes.log"
+    foreign.parent.mkdir(parents=True, exist_ok=True)
+    foreign.write_text("mine")
+    housekeeping.tidy()
+    assert foreign.exists()

@@ -11,13 +11,14 @@ import pytest
 
 from jobs import logs
 from jobs.logs import HEAD, LONGEST, TAIL, JobLog
-from jobs.models import Job
 from tests.factories import make_job
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_django.fixtures import Settings
+
+    from jobs.models import Job
 
 CONTROL = [*range(0, 32), 127, *range(128, 160)]
 

@@ -88,6 +88,31 @@ def test_silence_counts_only_in_unbroken_contact() -> None:
     assert dead(node)
 
 
+def test_silence_counts_only_while_this_process_can_write() -> None:
+    node = make_node()
+    blocked = [True]
+    watch = Sweeper(writes=lambda: not blocked[0])
+    watched(watch, SILENCE + 10)
+    assert not dead(node)
+    blocked[0] = False
+    watched(watch, SILENCE - 2, start=SILENCE + 12)
+    assert not dead(node)
+    watched(watch, 4, start=2 * SILENCE + 12)
+    assert dead(node)
+
+
+def test_a_lock_that_is_given_back_leaves_time_to_the_others() -> None:
+    node = make_node()
+    blocked = [False]
+    watch = Sweeper(writes=lambda: not blocked[0])
+    watched(watch, SILENCE - 4)
+    blocked[0] = True
+    watch.watch(SILENCE - 2)
+    blocked[0] = False
+    watched(watch, 10, start=SILENCE)
+    assert not dead(node)
+
+
 def test_a_sweeper_that_was_frozen_knows_nothing_of_that_time() -> None:
     node = make_node()
     watch = Sweeper()

@@ -9,15 +9,18 @@ import pytest
 from django.utils import timezone
 
 from jobs import services
+from jobs.admission import Unavailable
 from jobs.models import Door, Failure, Job, ScheduleFire, Status
 from jobs.owed import make_up
+from jobs.schedules import resume_fires, run_due
 from jobs.services import Asker
 from tests.factories import change, make_job, running_on
-from tests.jobs.schedule_rows import fired, make_fire, make_schedule
+from tests.jobs.schedule_rows import NOON, fired, make_fire, make_schedule
 
 if TYPE_CHECKING:
     from hosts.models import Host
     from jobs.node import Me
+    from tests.jobs.gate import FakeGate
 
 pytestmark = pytest.mark.django_db
 MINUTE = timedelta(minutes=1)
@@ -50,16 +53,70 @@ def test_what_was_missed_in_a_pause_is_made_up_for_once(paused: Host) -> None:
 
 
 def test_what_is_owed_stays_owed_while_a_lane_is_busy(host: Host) -> None:
-    fire = make_fire(make_schedule({"kind": "look", "host_id": host.pk}), owed=[host.pk])
+    fire = make_fire(make_schedule({"kind": "copy", "host_id": host.pk}), owed=[host.pk])
     blocker = make_job("wide", host)
     assert make_up() == []
     change(blocker, status=Status.FAILED, finished_at=timezone.now()).lanes.all().delete()
     assert [job.fire_id for job in make_up()] == [fire.pk]
 
 
-def test_a_run_since_then_settles_the_debt(host: Host) -> None:
+def test_a_run_that_met_a_busy_lane_is_owed(host: Host) -> None:
+    make_job("wide", host)
+    assert fired({"kind": "copy", "host_id": host.pk}).owed == [host.pk]
+
+
+def test_a_run_that_the_database_would_not_take_is_owed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unavailable(draft: object) -> None:
+        raise Unavailable
+
+    monkeypatch.setattr(services, "admit", unavailable)
+    assert fired({"kind": "copy", "host_id": host.pk}).owed == [host.pk]
+
+
+def test_what_reads_only_is_not_owed(paused: Host) -> None:
+    assert fired({"kind": "look", "host_id": paused.pk}).owed == []
+
+
+def test_a_debt_of_a_kind_that_does_not_catch_up_is_dropped(host: Host) -> None:
     make_fire(make_schedule({"kind": "look", "host_id": host.pk}), owed=[host.pk])
-    make_job("look", host)
+    assert make_up() == []
+    assert not ScheduleFire.objects.exclude(owed=[]).exists()
+
+
+def test_only_the_newest_fire_of_a_schedule_owes(paused: Host) -> None:
+    schedule = make_schedule({"kind": "copy", "host_id": paused.pk}, last_run_at=NOON)
+    other = make_fire(make_schedule(enabled=False), owed=[paused.pk])
+    fires = [fire for day in range(1, 4) for fire in run_due(NOON + timedelta(days=day))]
+    owing = ScheduleFire.objects.exclude(owed=[])
+    assert (len(fires), set(owing)) == (3, {fires[-1], other})
+    assert schedule.fires.count() == 3
+
+
+def test_a_fire_that_is_carried_on_late_clears_no_newer_debt(paused: Host) -> None:
+    schedule = make_schedule({"kind": "copy", "host_id": paused.pk})
+    late = make_fire(schedule, ended_at=None)
+    newer = make_fire(schedule, owed=[paused.pk], ended_at=timezone.now())
+    resume_fires()
+    assert set(ScheduleFire.objects.exclude(owed=[])) == {late, newer}
+
+
+def test_a_paused_host_is_asked_for_once_a_round(paused: Host, gate: FakeGate, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(3):
+        make_fire(make_schedule({"kind": "copy", "host_id": paused.pk}), owed=[paused.pk])
+    asked: list[int] = []
+
+    def ask(host_id: int) -> str:
+        asked.append(host_id)
+        return "It is paused."
+
+    monkeypatch.setattr(gate, "paused", ask)
+    make_up()
+    assert asked == [paused.pk]
+
+
+def test_a_run_since_then_settles_the_debt(host: Host) -> None:
+    make_fire(make_schedule({"kind": "copy", "host_id": host.pk}), owed=[host.pk])
+    make_job("copy", host)
     assert make_up() == []
 
 

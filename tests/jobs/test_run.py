@@ -180,10 +180,23 @@ def test_a_clean_up_finishes_although_a_stop_was_asked(live: LiveRun) -> None:  
         live.check_cancel()
 
 
-def test_a_clean_up_ends_when_the_claim_is_lost(live: LiveRun) -> None:
+def test_a_clean_up_goes_on_without_the_claim_but_writes_nothing(live: LiveRun, job: Job) -> None:  # case C20
     live.stop(LOST_CLAIM)
-    with live.shielded(), pytest.raises(LostClaim):
+    with live.shielded():
         live.check_cancel()
+        with pytest.raises(LostClaim):
+            live.step("start again")
+    with pytest.raises(LostClaim):
+        live.check_cancel()
+    job.refresh_from_db()
+    assert job.step == ""
+
+
+def test_a_step_in_a_clean_up_finds_a_row_that_was_taken_away(live: LiveRun, job: Job) -> None:
+    taken_away(job)
+    with live.shielded(), pytest.raises(LostClaim):
+        live.step("publish")
+    assert "step" not in events(job)
 
 
 def test_a_clean_up_that_fails_lifts_its_shield(live: LiveRun) -> None:

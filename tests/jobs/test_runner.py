@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.db import OperationalError
 from django.utils import timezone
 
 from jobs import mutex, node, runner, services, transitions
 from jobs.models import Door, Failure, Job, Lane, ScheduleFire, Status, WaitingOn, WorkerNode
 from jobs.registry import Summary
 from jobs.services import Asker
+from jobs.transitions import LostClaim
 from tests.factories import change, events, fence, make_host, make_job, make_node, picked_up_by, running_on
 from tests.jobs.running import nothing_is_held, run
 from tests.jobs.schedule_rows import make_fire
@@ -232,6 +235,42 @@ def test_a_cancel_between_pick_up_and_claim_starts_nothing(host: Host, gate: Fak
     assert run(job).status == Status.CANCELLED
     assert "running" not in events(job)
     assert nothing_is_held(gate)
+
+
+@pytest.mark.parametrize("step", ["pick_up", "claim"])
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_database_that_restarts_between_pick_up_and_work_fails_nothing(
+    host: Host, monkeypatch: pytest.MonkeyPatch, step: str, heard: bool
+) -> None:
+    """`heard`: the first call was committed, and its answer got lost."""
+    real, calls = getattr(transitions, step), itertools.count()
+
+    def restarting(*args: Any) -> Any:
+        first = next(calls) == 0
+        answer = None if first and not heard else real(*args)
+        if first:
+            raise OperationalError("server closed the connection unexpectedly")
+        return answer
+
+    monkeypatch.setattr(transitions, step, restarting)
+    job = run(make_job("copy", host))
+    assert events(job) == ["requested", "picked up", "running", "succeeded"]
+
+
+def test_a_put_back_waits_for_the_database(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, real, calls = make_job("copy", host), transitions.put_back, itertools.count()
+
+    def restarting(*args: Any) -> None:
+        if next(calls) == 0:
+            raise OperationalError("gone")
+        real(*args)
+
+    def cancelled(job_id: int, attempt: uuid.UUID) -> None:
+        raise LostClaim
+
+    monkeypatch.setattr(transitions, "claim", cancelled)
+    monkeypatch.setattr(transitions, "put_back", restarting)
+    assert (run(job).attempt, job.status) == (None, Status.PENDING)
 
 
 def test_a_row_taken_away_between_pick_up_and_claim_is_left_alone(host: Host, gate: FakeGate) -> None:

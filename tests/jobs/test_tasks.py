@@ -151,7 +151,7 @@ def test_a_revoke_without_a_broker_raises_nothing(job: Job) -> None:
 
 
 def test_a_revoke_names_the_row_s_task(job: Job) -> None:
-    listener = mutex.client().pubsub()
+    listener = mutex.client().pubsub()  # type: ignore[no-untyped-call]  # redis has no type for it
     listener.psubscribe("*celery.pidbox")  # where every node listens
     assert listener.get_message(timeout=5)
     tasks.revoke(job)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 from django.db import OperationalError, connection
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
-from jobs import beat, schedules
+from jobs import schedules
 from jobs.beat import SILENT, Firing, LeaderScheduler, Lease
 from jobs.models import BeatLease, WorkerNode
 from jobs.monitor import Heart, Loop, Monitor, wait_for
@@ -77,7 +79,7 @@ def test_a_loop_pauses_between_its_turns() -> None:
     assert third.wait(10)
     loop.finish()
     loop.join(10)
-    assert all(later - earlier >= 0.1 for earlier, later in zip(moments, moments[1:], strict=False))
+    assert all(later - earlier >= 0.1 for earlier, later in pairwise(moments))
 
 
 @threaded
@@ -174,9 +176,9 @@ def test_a_heart_whose_row_was_removed_is_buried_too() -> None:
 
 
 def test_waiting_asks_again_and_again_until_its_time_is_over() -> None:
-    asked: list[int] = []
-    assert not wait_for(lambda: bool(asked.append(1)), 0.1, step=0.01)
-    assert len(asked) > 2
+    asked = itertools.count()
+    assert not wait_for(lambda: next(asked) < 0, 0.1, step=0.01)
+    assert next(asked) > 2
 
 
 # --- beat --------------------------------------------------------------------------------------------------------
@@ -224,7 +226,7 @@ def test_giving_up_what_one_does_not_hold_takes_it_from_nobody() -> None:  # cas
 @pytest.mark.django_db
 def test_a_stand_by_that_lost_the_database_counts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
-    monkeypatch.setattr(beat.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("jobs.beat.time.monotonic", lambda: clock[0])
     first, second = Lease(), Lease()
     first.turn()
     second.turn()

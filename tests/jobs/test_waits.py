@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,13 @@ from django.utils import timezone
 from jobs import sweeper
 from jobs.models import EngineSettings, Failure, Job, Lane, Status, WaitingOn
 from jobs.sweeper import Sweeper
-from jobs.waits import host_wait, is_due, take_probe
+from jobs.waits import Clocks, host_wait, is_due, take_probe, waited
 from tests.factories import (
     change,
     fence,
     make_host,
     make_job,
+    picked_up_by,
     running_on,
     waiting_on,
 )
@@ -110,11 +112,74 @@ def test_a_clock_that_jumps_neither_ends_nor_stretches_a_wait(
 ) -> None:
     gate.down.add(host.pk)
     change(sleeper, waiting_since=ago(minutes=10))
+    watch = Sweeper()
+    watch.tend()
     now = timezone.now() + timedelta(hours=hours)
     monkeypatch.setattr(timezone, "now", lambda: now)
-    Sweeper().tend()
+    watch.tend()
     assert again(sleeper).status == Status.PENDING
     assert abs(now - (sleeper.waiting_since or now) - timedelta(minutes=10)) < timedelta(minutes=1)
+
+
+def test_a_jump_moves_a_wait_once_although_many_saw_it(sleeper: Job) -> None:
+    hour, pause = timedelta(hours=1), timedelta(seconds=30)
+    change(sleeper, waiting_since=ago(hours=1, minutes=10), next_probe_at=ago(hours=1))
+    assert take_probe(again(sleeper), pause, hour)
+    change(sleeper, next_probe_at=ago(seconds=1))
+    assert take_probe(again(sleeper), pause, hour)
+    assert timedelta(minutes=9) < waited(again(sleeper)) < timedelta(minutes=11)
+
+
+@pytest.mark.parametrize("late", [{"seconds": 8}, {"minutes": 5}])
+def test_a_sweep_that_took_long_stretches_no_wait(sleeper: Job, late: dict[str, float]) -> None:
+    since = ago(minutes=10)
+    change(sleeper, waiting_since=since, next_probe_at=ago(**late))
+    assert take_probe(again(sleeper), timedelta(seconds=2))
+    assert again(sleeper).waiting_since == since
+
+
+class TwoClocks:
+    """A wall clock and a monotonic one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wall, self.mono = timezone.now(), 100.0
+        monkeypatch.setattr(timezone, "now", lambda: self.wall)
+        monkeypatch.setattr(time, "monotonic", lambda: self.mono)
+
+    def go(self, wall: float, mono: float) -> None:
+        self.wall, self.mono = self.wall + timedelta(seconds=wall), self.mono + mono
+
+
+@pytest.mark.parametrize(
+    ("wall", "mono", "jump"), [(600, 600, 0), (7200, 0, 7200), (-7200, 2, -7202), (100, 0, 0), (0, 100, 0)]
+)
+def test_a_clock_jumps_when_the_other_does_not_go_along(
+    monkeypatch: pytest.MonkeyPatch, wall: float, mono: float, jump: float
+) -> None:
+    both, clocks = TwoClocks(monkeypatch), Clocks()
+    assert clocks.jump() == timedelta(0)
+    both.go(wall, mono)
+    assert clocks.jump().total_seconds() == pytest.approx(jump)
+    assert clocks.jump() == timedelta(0)
+
+
+@pytest.mark.parametrize("where", ["host", "peer"])
+def test_what_waits_for_a_host_that_was_removed_ends_in_words(host: Host, gate: FakeGate, where: str) -> None:
+    peer = make_host("peer")
+    job, other = make_job("bring", host, peer_host_id=peer.pk), make_job("look", make_host())
+    gone = {"host": host, "peer": peer}[where]
+    type(host).objects.filter(pk=gone.pk).update(removed_at=timezone.now())
+    Sweeper().tend()
+    assert state(job) == (Status.FAILED, Failure.REFUSED)
+    assert job.error == f"{gone.name} was removed: add it again first."
+    assert (again(other).status, job.lanes.count()) == (Status.PENDING, 0)
+
+
+def test_what_was_picked_up_is_left_to_its_worker_although_its_host_was_removed(host: Host, me: Me) -> None:
+    job = picked_up_by(me, make_job("work", host))
+    type(host).objects.update(removed_at=timezone.now())
+    Sweeper().refuse_removed_hosts()
+    assert again(job).status == Status.PENDING
 
 
 def test_the_limit_is_read_anew_and_the_environment_locks_it(settings: Settings) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import subprocess
 import sys
 import threading
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,8 @@ from tests.factories import change, make_job, make_node, picked_up_by, running_o
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pytest_django.fixtures import Settings
 
     from hosts.models import Host
     from jobs.node import Me
@@ -145,9 +149,76 @@ def test_a_live_worker_of_this_name_keeps_its_place(
     assert not WorkerNode.objects.get().dead_at
 
 
+def step_of(name: str) -> Me:
+    me = node.become(name)
+    worker.take_place(me, slots=2, queues=["celery"])
+    return me
+
+
+def test_a_boot_takes_the_place_of_its_name(db: None) -> None:
+    make_node("w1@pi", pid=ended_process(), machine=platform.node())
+    me = step_of("w1@pi")
+    row = WorkerNode.objects.get(dead_at=None)
+    assert (row.boot, row.slots, row.queues, row.machine) == (me.boot, 2, ["celery"], platform.node())
+
+
+@pytest.fixture
+def rival(db: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Another worker of the name comes in between our look and our insert; it is silent unless `pid` lives."""
+
+    def come(pid: int) -> None:
+        look, looks = worker.replace_earlier_boots, itertools.count()
+
+        def late(name: str) -> None:
+            look(name)
+            if next(looks) == 0:
+                make_node(name, pid=pid, machine=platform.node())
+
+        monkeypatch.setattr(worker, "replace_earlier_boots", late)
+
+    return come
+
+
+def test_of_two_that_start_at_once_a_dead_one_is_replaced(rival: Callable[..., None]) -> None:
+    rival(pid=ended_process())
+    me = step_of("w1@pi")
+    assert [row.boot for row in WorkerNode.objects.filter(dead_at=None)] == [me.boot]
+
+
+def test_of_two_that_start_at_once_the_second_leaves(
+    rival: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def leave(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(worker, "wait_for", lambda answer, seconds: True)
+    monkeypatch.setattr(os, "_exit", leave)
+    rival(pid=1)
+    with pytest.raises(SystemExit, match="78"):
+        step_of("w1@pi")
+    assert "A worker named w1@pi is already running" in capfd.readouterr().err
+    assert WorkerNode.objects.get().dead_at is None
+
+
+def test_a_thread_that_vanishes_hides_no_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = os.listdir("/proc/self/task")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        monkeypatch.setattr(os, "listdir", lambda folder: ["999999999", *threads])
+        assert child.pid in worker._children()
+        child.communicate(b"\n")
+
+
 def test_each_boot_is_another() -> None:
     assert node.become("w@pi") != node.become("w@pi")
     assert node.me().name == "w@pi"
+
+
+def test_a_beat_after_the_sign_off_is_no_burial(me: Me, monkeypatch: pytest.MonkeyPatch) -> None:
+    heart = Heart(me, lambda: pytest.fail("it went by itself"))
+    monkeypatch.setattr(worker, "_heart", [heart])
+    worker.gone()
+    heart.beat()
+    assert WorkerNode.objects.get().dead_why == "stopped"
 
 
 # --- the threads -------------------------------------------------------------------------------------------------
@@ -163,6 +234,25 @@ def test_a_heart_that_finds_itself_dead_says_so(me: Me) -> None:
     buried: list[int] = []
     Heart(me, lambda: buried.append(1)).beat()
     assert (buried, WorkerNode.objects.get().beats) == ([1], 0)
+
+
+def test_a_beat_shows_that_this_process_can_write(me: Me, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.PIHERDER_SILENCE_SEC = 20
+    heart, now = Heart(me, lambda: None), [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    assert not heart.writes()
+    heart.beat()
+    now[0] = 109.0
+    assert heart.writes()
+    now[0] = 110.0
+    assert not heart.writes()
+
+
+def test_a_beat_that_found_no_row_shows_nothing(me: Me) -> None:
+    WorkerNode.objects.all().delete()
+    heart = Heart(me, lambda: None)
+    heart.beat()
+    assert not heart.writes()
 
 
 @pytest.mark.parametrize(("error", "forgets"), [(OperationalError("gone"), True), (ZeroDivisionError(), False)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from piherder import env
 from piherder.env import BadEnvironment
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -188,6 +190,15 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+@pytest.fixture
+def open_handed() -> Iterator[None]:
+    """A process whose new files everybody may read, unless it says otherwise."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("open_handed")
 def test_a_secret_is_made_once_and_for_its_owner_alone(data: Path) -> None:
     first = env.secret_file("master.key")
     assert env.secret_file("master.key") == first

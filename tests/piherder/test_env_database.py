@@ -50,7 +50,14 @@ def test_what_an_address_leaves_out_is_left_to_postgresql(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(
     ("written", "password"),
-    [("p%40ss", "p@ss"), ("%2F%3A%3F%23", "/:?#"), ("100%25", "100%"), ("gr%C3%BCn", "grün"), ("a:b", "a:b"), ("+", "+")],
+    [
+        ("p%40ss", "p@ss"),
+        ("%2F%3A%3F%23", "/:?#"),
+        ("100%25", "100%"),
+        ("gr%C3%BCn", "grün"),
+        ("a:b", "a:b"),
+        ("+", "+"),
+    ],
 )
 def test_a_password_may_hold_any_character(monkeypatch: pytest.MonkeyPatch, written: str, password: str) -> None:
     assert found(monkeypatch, f"postgresql://pi:{written}@db:5432/herd").password == password

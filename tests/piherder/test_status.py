@@ -21,6 +21,7 @@ from jobs.services import Asker
 from piherder.management import state
 from tests.commands import Ran, herder
 from tests.factories import change, make_host, make_node
+from tests.hosts.rows import make_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,6 +175,14 @@ def test_a_backup_disk_that_is_not_mounted_needs_attention(alive: None, tmp_path
     assert ran.code == 1
     assert "The backup disk is not mounted" in ran.err
     assert "not usable" in ran.out
+
+
+def test_backups_that_stand_badly_need_attention_unless_the_herd_is_on_hold(alive: None) -> None:
+    make_source(make_host("pi1"))
+    ran = herder("status")
+    assert (ran.code, ran.err) == (1, "pi1 was never backed up: ./herder run_job backup --host pi1\n")
+    services.hold("moving", asker=ASKER)
+    assert look().document["problems"] == []
 
 
 def test_first_start_makes_what_is_missing_once(settings: Settings, tmp_path: Path) -> None:

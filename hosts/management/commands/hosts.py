@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.utils import timezone
 from rich.text import Text
 
+from hosts import standing
 from hosts.management.door import HostCommand
 from hosts.models import Host
 from jobs.management.door import SUCCEEDED, add_json
@@ -34,7 +36,8 @@ class Command(HostCommand):
             self.emit([as_json(host) for host in hosts])
         elif hosts:
             busy = set(Job.objects.filter(status__in=ACTIVE).values_list("host_id", flat=True))
-            rows = [row(host, busy=host.pk in busy) for host in hosts]
+            late = standing.late(timezone.now())
+            rows = [row(host, busy=host.pk in busy, late=late.get(host.pk, "")) for host in hosts]
             table(
                 self.stdout,
                 ("host", "address", "state", "seen", "last backup", "sources", ""),
@@ -57,10 +60,10 @@ def state_of(host: Host, *, busy: bool) -> Text:
     return Text("ok", "green") if host.last_seen else Text("new", "dim")
 
 
-def row(host: Host, *, busy: bool) -> list[Cell]:
-    """A host as cells."""
+def row(host: Host, *, busy: bool, late: str = "") -> list[Cell]:
+    """A host as cells; `late` says that its last backup is too old."""
     sources = sum(1 for source in host.sources.all() if source.enabled)
-    note = pause_words(host) if host.paused() else host.last_error
+    note = pause_words(host) if host.paused() else host.last_error or (late if host.last_backup_at else "")
     via = f" via {host.jump.name}" if host.jump else ""
     return [
         host.name, host.endpoint + via, state_of(host, busy=busy), ago(host.last_seen), ago(host.last_backup_at),
@@ -85,6 +88,7 @@ def as_json(host: Host) -> dict[str, Any]:
         {
             "path": source.path,
             "excludes": source.excludes,
+            "one_file_system": source.one_file_system,
             "enabled": source.enabled,
             "last_good_at": source.last_good_at,
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,9 +43,9 @@ class Disk:
 
     def fill(self) -> None:
         """No byte is free."""
-        filler = self.place / "filler"
-        with filler.open("wb") as handle:
-            os.posix_fallocate(handle.fileno(), 0, os.statvfs(self.place).f_bavail * os.statvfs(self.place).f_frsize)
+        with (self.place / "filler").open("wb", buffering=0) as handle, suppress(OSError):
+            while handle.write(bytes(1 << 20)):
+                pass
 
     def free(self) -> None:
         """As it was."""

@@ -15,10 +15,10 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from hosts.gate import Gate
 from hosts.models import Host
 from jobs import schedules
-from jobs.models import EngineSettings, Failure, Job, Status
+from jobs.models import EngineSettings, Failure, Job, Status, WaitingOn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.faults.hosts.machine import HostHerd, Machine
 
@@ -113,3 +113,18 @@ def test_a_missed_backup_is_made_up_for_once(pi: Machine, nightly: PeriodicTask)
     herd.let_pass(5)
     assert beat.running
     assert len(backups(pi)) == 2
+
+
+def test_one_machine_under_two_names_is_copied_by_one_rsync_at_a_time(
+    pi: Machine, make_machine: Callable[..., Machine]
+) -> None:
+    pi.herd.worker()
+    other = make_machine()
+    other.edit(copy_lock=pi.host.copy_lock)
+    job = pi.copying(kib=800, megabytes=4)
+    following = other.ask()
+    waits = Job.objects.filter(pk=following.pk, waiting_on=WaitingOn.LOCK)
+    pi.herd.until(waits.exists, "the second waits on the lock")
+    assert other.servers() == []
+    assert [pi.herd.ended(one).status for one in (job, following)] == [Status.SUCCEEDED] * 2
+    other.edit(copy_lock=other.host.copy_lock)

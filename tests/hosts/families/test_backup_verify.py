@@ -12,6 +12,7 @@ from hosts.families import backup_verify
 from hosts.models import Generation, Source
 from hosts.store.layout import MANIFEST, TREE
 from hosts.store.lock import host_folder
+from hosts.store.manifest import write_manifest
 from jobs.models import Failure, Status, WaitingOn
 from tests.hosts.store.build import fill_disk
 
@@ -53,6 +54,35 @@ def test_a_whole_generation_is_proven_and_says_so(off_pi: Pi) -> None:
     proven = fresh(kept)
     assert (proven.verified_files, proven.verify_problem, proven.verified_at is None) == (54, "", False)
     assert nothing_in_scratch(off_pi)
+
+
+def without_checksums(generation: Generation) -> Generation:
+    """As rsync leaves it whose checksums nobody could take over."""
+    (generation.path / MANIFEST).unlink()
+    write_manifest(generation.path / TREE, {}, None, generation.path / MANIFEST)
+    return generation
+
+
+def test_what_has_no_checksum_is_never_called_proven(off_pi: Pi) -> None:
+    kept = without_checksums(off_pi.keep())
+    job = verify(off_pi)
+    nothing = "Nothing was proven: no file was compared. 34 files have no checksum to compare with."
+    assert (job.status, job.summary) == (Status.SUCCEEDED, nothing)
+    assert fresh(kept).verify_cursor
+    assert fresh(kept).verified_at is None
+
+
+def test_only_what_was_compared_counts(off_pi: Pi) -> None:
+    kept = off_pi.keep()
+    other = Source.objects.create(host=off_pi.host, path="/zzz", folder="zzz")
+    without_checksums(shelve(other, off_pi.root, off_pi.data))
+    job = verify(off_pi)
+    assert (job.summary[:10], fresh(kept).verified_files) == ("54 files (", 54)
+    assert job.summary.endswith("all as written. 34 files have no checksum to compare with.")
+
+
+def test_a_missed_verification_is_made_up_for() -> None:
+    assert backup_verify.BackupVerify.catch_up
 
 
 def test_a_flipped_byte_is_found_and_noted(off_pi: Pi) -> None:

@@ -16,8 +16,9 @@ from hosts.models import BackupRoot, Generation, GenerationStatus, Source
 from hosts.store.layout import list_generations
 from hosts.store.lock import host_folder
 from hosts.store.root import create_marker
-from jobs.models import Failure, Status
+from jobs.models import Failure, Status, WaitingOn
 from jobs.services import request_job
+from tests.factories import change, make_node, picked_up_by, waiting_on
 from tests.hosts.store.build import fill_disk
 
 from .conftest import ASKER, Pi, cancel, carry_out, said, shelve
@@ -93,7 +94,7 @@ def test_too_many_at_once_are_a_question_that_names_its_answer(thin_pi: Pi) -> N
     job = thin()
     assert (job.status, job.failure, len(kept(thin_pi))) == (Status.FAILED, Failure.QUESTION, 6)
     assert "4 of 6 generations of this host would be removed" in job.error
-    assert job.error.endswith("To go on, run retention with host=pi1 and confirm=too_many.")
+    assert job.error.endswith("To go on: ./herder run_job retention --param host=pi1 --param confirm=too_many")
     assert thin(host="pi1", confirm="too_many").summary == "4 generations removed, 2 kept."
     assert kept(thin_pi) == [5, 6]
 
@@ -103,7 +104,7 @@ def test_a_clock_that_nobody_set_is_a_question(thin_pi: Pi, monkeypatch: pytest.
     fill(thin_pi, 3)
     job = thin()
     assert (job.failure, kept(thin_pi)) == (Failure.QUESTION, [1, 2, 3])
-    assert job.error.endswith("confirm=clock_unsynchronised.")
+    assert job.error.endswith(" --param confirm=clock_unsynchronised")
     assert thin(confirm="clock_unsynchronised").status == Status.SUCCEEDED
 
 
@@ -134,12 +135,28 @@ def test_a_dry_run_lists_and_removes_nothing(thin_pi: Pi) -> None:
 
 def test_a_host_with_a_backup_under_way_is_passed_over(thin_pi: Pi) -> None:
     fill(thin_pi, 3)
-    backup = thin_pi.request("backup")
+    backup = picked_up_by(make_node("w2@pi"), thin_pi.request("backup"))
     assert thin().summary == "0 generations removed, 2 kept, 1 host passed over."
     assert kept(thin_pi) == [1, 2, 3]
+    change(backup, attempt=None)
     cancel(backup)
     thin()
     assert kept(thin_pi) == [2, 3]
+
+
+def test_a_backup_that_only_waits_for_its_host_is_no_hindrance(thin_pi: Pi) -> None:
+    fill(thin_pi, 3)
+    waiting_on(WaitingOn.HOST, thin_pi.request("backup"))
+    assert thin().summary == "1 generation removed, 2 kept."
+    assert kept(thin_pi) == [2, 3]
+
+
+def test_two_reasons_of_one_host_are_one_host(thin_pi: Pi, tmp_path: Path) -> None:
+    for number, row in enumerate(fill(thin_pi, 4)[:2]):
+        away = BackupRoot.objects.create(path=str(tmp_path / f"away{number}"))
+        Generation.objects.filter(pk=row.pk).update(root=away)
+    job = thin(confirm="too_many")
+    assert (len(job.result["passed_over"]), job.summary[-20:]) == (2, " 1 host passed over.")
 
 
 def test_a_folder_in_use_is_passed_over_in_words(thin_pi: Pi) -> None:

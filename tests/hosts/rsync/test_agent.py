@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hosts.rsync.agent import Hop, JobAgent, KeyRefused, known_hosts, ssh_config
+from hosts.rsync.agent import Hop, JobAgent, KeyRefused, held_keys, known_hosts, ssh_config
 from hosts.rsync.command import Remote
 from piherder.demo.sshd import Sshd
 from tests.hosts.rsync.conftest import programs_naming, wait_until
@@ -144,6 +146,34 @@ def test_a_key_pasted_from_windows_works(tmp_path: Path, key: Path) -> None:
     pasted = key.read_text().strip().replace("\n", "\r\n")
     with JobAgent(pasted, tmp_path / "a") as agent:
         assert agent.public_keys[0].read_text().split()[1] == key.with_suffix(".pub").read_text().split()[1]
+
+
+def test_the_keys_that_an_agent_holds_are_asked_for(site: Site, tmp_path: Path) -> None:
+    for kind in ("ecdsa", "rsa"):
+        subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", tmp_path / kind], check=True)
+        site.agent.add((tmp_path / kind).read_text())
+    listed = subprocess.run(["ssh-add", "-L"], env=dict(site.agent.env), capture_output=True, text=True, check=True)
+    assert held_keys(site.agent.socket) == [" ".join(line.split()[:2]) for line in listed.stdout.splitlines()]
+    assert [file.read_text().split()[0] for file in site.agent.public_keys[1:]] == ["ecdsa-sha2-nistp256", "ssh-rsa"]
+
+
+@pytest.mark.parametrize("answer", [b"", b"\x00\x00", b"\x00\x00\x00\x01\x05"])
+def test_an_agent_that_tells_no_keys_is_an_error(tmp_path: Path, answer: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        server.listen()
+
+        def answer_once() -> None:
+            link, _ = server.accept()
+            with link:
+                link.recv(5)
+                link.sendall(answer)
+
+        thread = threading.Thread(target=answer_once)
+        thread.start()
+        with pytest.raises(OSError, match="does not tell which keys"):
+            held_keys(tmp_path / "s")
+        thread.join()
 
 
 def test_a_path_that_is_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hosts.rsync.output import (
     FileLine,
     Message,
     Progress,
+    is_progress,
     parse_file,
     parse_message,
     parse_progress,
@@ -70,6 +71,7 @@ def test_a_progress_line_that_has_not_arrived_whole_is_never_misread(cut: int) -
 )
 def test_other_lines_are_no_progress(line: bytes) -> None:
     assert parse_progress(line) is None
+    assert not is_progress(line)
 
 
 def test_a_transferred_file() -> None:

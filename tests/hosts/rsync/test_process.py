@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
+import resource
 import signal
+import sys
 import time
 
 import pytest
@@ -64,6 +67,27 @@ def test_a_very_long_line_is_cut_and_says_so() -> None:
     assert [(len(line.raw), line.cut) for line in lines] == [(MAX_LINE, True), (4, False)]
 
 
+def test_a_very_long_redraw_is_cut_and_says_so() -> None:
+    lines = split(b"\r" + b"x" * 100_000, b"\r\n", b"next\n")
+    assert [(len(line.raw), line.cut) for line in lines if not line.live] == [(MAX_LINE, True), (4, False)]
+
+
+def plainly(data: bytes) -> list[bytes]:
+    """The lines of `data`, found the slow way: of what was drawn over, the last that was not empty."""
+    *whole, rest = data.split(b"\n")
+    shown = [next((part for part in reversed(line.split(b"\r")) if part), b"") for line in (*whole, rest)]
+    return shown if shown[-1] else shown[:-1]
+
+
+def test_lines_do_not_depend_on_how_they_come_in() -> None:
+    source = random.Random(11)
+    for _ in range(500):
+        data = bytes(source.choice(b"ab\r\n") for _ in range(source.randrange(30)))
+        cuts = sorted(source.randrange(len(data) + 1) for _ in range(3))
+        chunks = [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+        assert stored(*chunks) == plainly(data), chunks
+
+
 def run(*argv: str, stdin: bytes = b"") -> tuple[int, list[tuple[Stream, bytes]]]:
     heard: list[tuple[Stream, bytes]] = []
     code = Child(argv, env=environment(), stdin=stdin).run(
@@ -75,6 +99,18 @@ def run(*argv: str, stdin: bytes = b"") -> tuple[int, list[tuple[Stream, bytes]]
 def test_both_streams_and_the_exit_code() -> None:
     code, heard = run("sh", "-c", "echo out; echo err >&2; exit 3")
     assert (code, sorted(heard)) == (3, [(Stream.STDERR, b"err"), (Stream.STDOUT, b"out")])
+
+
+def test_all_that_a_busy_program_says_arrives_in_order() -> None:
+    _, heard = run("seq", "300000")
+    assert heard == [(Stream.STDOUT, b"%d" % number) for number in range(1, 300_001)]
+
+
+def test_a_busy_program_is_heard_in_batches() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+    script = "import os, time\nfor _ in range(3000):\n os.write(1, b'line\\n')\n time.sleep(0.0002)"
+    assert len(run(sys.executable, "-c", script)[1]) == 3000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before < 1000
 
 
 def test_death_by_signal_is_negative() -> None:

@@ -1,0 +1,157 @@
+"""What stands badly with the backups of the herd: hosts without a fresh one, damage found, schedules that only skip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Exists, F, OuterRef, Window
+from django.db.models.functions import RowNumber
+from django.utils import timezone
+from django_celery_beat.models import PeriodicTask
+
+from hosts.models import Generation, GenerationStatus, Source
+from jobs.models import ScheduleFire
+from jobs.schedules import SCHEDULE, Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+FRESH = timedelta(days=3)
+PERIODS = 3  # a backup may be this many of its schedule's periods old
+SKIPS = 3
+LOOK_BACK = timedelta(days=60)
+MOST = 20  # sentences of one sort
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythms:
+    """How often backups are due: of single hosts by id, and of the whole herd (None: not at all)."""
+
+    of_host: dict[int, timedelta]
+    of_all: timedelta | None
+
+    def period(self, host_id: int) -> timedelta | None:
+        """The shorter one of the two; None when no schedule backs the host up."""
+        known = [each for each in (self.of_host.get(host_id), self.of_all) if each is not None]
+        return min(known, default=None)
+
+
+def problems(now: datetime | None = None) -> list[str]:
+    """One sentence each, the most of each sort bounded; five queries whatever the number of hosts."""
+    moment = now or timezone.now()
+    return [*bounded(late(moment).values()), *damaged(), *skipping(moment)]
+
+
+def late(now: datetime) -> dict[int, str]:
+    """A sentence for each host whose backups are too old, or that has none, by id. Paused ones are left in peace."""
+    schedules = rhythms(PeriodicTask.objects.filter(enabled=True, task=SCHEDULE).select_related("crontab", "interval"))
+    found: dict[int, Source] = {}
+    sources = Source.objects.filter(enabled=True, host__removed_at__isnull=True).select_related("host")
+    for source in sources.order_by("host__name", F("last_good_at").asc(nulls_first=True)):
+        found.setdefault(source.host_id, source)
+    awake = {pk: source for pk, source in found.items() if not source.host.paused(now)}
+    said = {pk: words(source, schedules.period(pk), now) for pk, source in awake.items()}
+    return {pk: sentence for pk, sentence in said.items() if sentence}
+
+
+def words(oldest: Source, period: timedelta | None, now: datetime) -> str:
+    """A sentence about the host whose source with the oldest backup this is, "" when all is well."""
+    name = oldest.host.name
+    if oldest.last_good_at is None:
+        what = name if oldest.host.last_backup_at is None else f"{oldest.path} of {name}"
+        return f"{what} was never backed up: ./herder run_job backup --host {name}"
+    age = now - oldest.last_good_at
+    if period is None or age <= max(FRESH, PERIODS * period):
+        return ""
+    return f"The last good backup of {oldest.path} on {name} is {age.days} days old: ./herder jobs --host {name}"
+
+
+def rhythms(rows: Iterable[PeriodicTask]) -> Rhythms:
+    """The periods of the schedules that make backups; rows that cannot be read are passed over."""
+    single: dict[int, timedelta] = {}
+    everyone: list[timedelta] = []
+    known: dict[tuple[int | None, int | None], timedelta] = {}  # most hosts share one cron line
+    for row in rows:
+        try:
+            wish = Wish.of(row)
+        except (ValueError, KeyError, TypeError):
+            continue
+        if wish.kind != "backup":
+            continue
+        key = (row.crontab_id, row.interval_id)
+        period = known[key] = known.get(key) or period_of(row)
+        if wish.all_hosts:
+            everyone.append(period)
+        elif wish.host_id is not None:
+            single[wish.host_id] = min(period, single.get(wish.host_id, timedelta.max))
+    return Rhythms(single, min(everyone, default=None))
+
+
+def period_of(row: PeriodicTask) -> timedelta:
+    """The longest of the next pauses between two runs."""
+    schedule = row.schedule
+    every: timedelta | None = getattr(schedule, "run_every", None)
+    if every is not None:
+        return every
+    moments = [timezone.localtime(timezone=getattr(schedule, "tz", None))]
+    for _ in range(4):
+        schedule.nowfun = partial(moments.__getitem__, -1)
+        moments.append(moments[-1] + schedule.remaining_estimate(moments[-1]))
+    return max(later - earlier for earlier, later in pairwise(moments[1:]))
+
+
+def damaged() -> list[str]:
+    """Sources whose last verification found damage: nothing newer of them was proven since."""
+    newer = Generation.objects.filter(
+        source=OuterRef("source"), sequence__gt=OuterRef("sequence"), verified_at__isnull=False
+    )
+    rows = (
+        Generation.objects.filter(status=GenerationStatus.GOOD, source__host__removed_at__isnull=True)
+        .exclude(verify_problem="")
+        .exclude(Exists(newer))
+        .select_related("source__host")
+        .order_by("source__host__name", "source__path", "-sequence")
+    )
+    seen: dict[int, str] = {}
+    for row in rows[: MOST * 10]:
+        seen.setdefault(row.source_id, f"{row.source.host.name}: {row.verify_problem}")
+    return bounded(seen.values())
+
+
+def skipping(now: datetime) -> list[str]:
+    """Schedules whose last fires started nothing although there was something to start; wanted pauses do not count."""
+    recent = (
+        ScheduleFire.objects.filter(fired_at__gt=now - LOOK_BACK, ended_at__isnull=False, schedule__enabled=True)
+        .annotate(place=Window(RowNumber(), partition_by="schedule_id", order_by="-id"))
+        .filter(place__lte=SKIPS)
+        .select_related("schedule")
+        .order_by("schedule__name", "-id")
+    )
+    fires: dict[int, list[ScheduleFire]] = {}
+    for fire in recent:
+        fires.setdefault(fire.schedule_id, []).append(fire)
+    idle = [last for last in fires.values() if len(last) == SKIPS and all(map(was_skipped, last))]
+    return bounded(skipped_words(last[0]) for last in idle)
+
+
+def was_skipped(fire: ScheduleFire) -> bool:
+    """Nothing was started, and not because someone holds or paused the hosts."""
+    return fire.started == 0 and fire.skipped > len(fire.owed)
+
+
+def skipped_words(fire: Any) -> str:
+    """The schedule and why it was skipped last."""
+    why = (fire.text.splitlines() or ["no reason was noted"])[0].rstrip(".")
+    return f"The schedule {fire.schedule.name} was skipped {SKIPS} times in a row or more ({why}): ./herder schedules"
+
+
+def bounded(sentences: Iterable[str]) -> list[str]:
+    """At most `MOST`, and how many more there are."""
+    said = list(sentences)
+    more = len(said) - MOST
+    return said if more <= 0 else [*said[:MOST], f"{more} more of this sort."]

@@ -84,5 +84,5 @@ def test_data_folders_are_no_business_of_make_clean() -> None:
     done = call("make", "-C", CLONE, "-n", "clean")
     removed = [line for line in done.stdout.splitlines() if line.startswith("rm ")]
     assert removed == [
-        "rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache static-built build",
+        "rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build",
     ]

@@ -4,7 +4,7 @@ ARGS ?=
 # The system's own Python; the set-up says which versions fit when this one does not.
 PYTHON ?= $(firstword $(shell command -v python3 || command -v python3.13 || command -v python3.12 || command -v python3.11) python3)
 VENV := .venv/bin
-SOURCES := piherder stacks hosts jobs tests manage.py
+SOURCES := piherder stacks hosts jobs bench tests manage.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo run test lint format bench clean require-python

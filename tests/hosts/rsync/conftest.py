@@ -29,6 +29,14 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="changes owners, mount
 AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--")
 
 
+@pytest.fixture(autouse=True)
+def _ordinary_umask() -> Iterator[None]:
+    """Hosts have ordinary folders, and some of these tests log in as nobody."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
 def wait_until(true: Callable[[], bool], seconds: float = 20) -> bool:
     """Whether it becomes true in time."""
     until = time.monotonic() + seconds

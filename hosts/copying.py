@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 
 from hosts.access import log_in, target_of
-from hosts.rsync.agent import Hop, JobAgent, KeyRefused
+from hosts.rsync.agent import AGENT_SOCKET, Hop, JobAgent, KeyRefused
 from hosts.rsync.command import BUSY_EXIT, Remote
 from hosts.rsync.outcome import Case, Kind, Verdict, judge
 from hosts.rsync.process import log_text
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from hosts.ssh_target import Target
 
 CONFIRM = 60.0  # seconds that a host may take to say that nothing of a stopped copy is left on it
+YOUNG = 120.0  # seconds
 LONGEST_BASE = 60  # characters of the runtime folder, so that the agent's socket fits into 107
 RIGHTS = """
 uid=$(id -u)
@@ -106,6 +108,19 @@ def _prepared(target: Target, agent: JobAgent) -> tuple[str, Path]:
     return hop.alias, agent.write_config(hop, _hop(target.jump, agent.add(target.jump.private_key)))
 
 
+def sweep(base: Path) -> None:
+    """Remove the folders of jobs that were killed: old enough to have an agent, and no agent answers there."""
+    for left in base.glob("ph[0-9]*-*"):
+        with suppress(OSError):  # its job ended meanwhile
+            if time.time() - left.stat().st_mtime > YOUNG and not _agent_answers(left / AGENT_SOCKET):
+                shutil.rmtree(left)
+
+
+def _agent_answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(os.fspath(path)) == 0
+
+
 @contextmanager
 def _folder(run: Run) -> Iterator[Path]:
     base = Path(settings.PIHERDER_RUNTIME)
@@ -113,6 +128,7 @@ def _folder(run: Run) -> Iterator[Path]:
         base = Path(tempfile.gettempdir())
     else:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sweep(base)
     folder = Path(tempfile.mkdtemp(prefix=f"ph{run.job_id}-", dir=base))
     try:
         yield folder

@@ -23,7 +23,10 @@ STOP_SENTENCES = {
     Failure.WORKER_STOPPED: "The worker {name} was stopped; the job was not resumed. Run it again.",
 }
 CANCELLED = "Cancelled; no process of the job is left."
-UNCONFIRMED = "Cancelled, but the host could not be asked whether the work there has ended; its own lock still guards."
+UNCONFIRMED = (
+    "Cancelled, but the host could not be asked whether the work there has ended: look there when it answers again. "
+    "The lock of a copy there still keeps a second one away."
+)
 
 
 def carry_out(family: Family, live: LiveRun, me: Me) -> End | None:

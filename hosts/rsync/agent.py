@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+AGENT_SOCKET = "agent.sock"
 MAX_SOCKET_PATH = 107  # bytes; sun_path of unix(7) holds 108 with its NUL
 CONNECT_TIMEOUT = 15  # seconds
 ALIVE_INTERVAL = 15  # seconds between keep-alives; a connection is lost after ALIVE_COUNT unanswered ones
@@ -139,7 +140,7 @@ class JobAgent:
         self._private_key = private_key
         self.folder = folder
         self._agent: subprocess.Popen[bytes] | None = None
-        self.socket = folder / "agent.sock"
+        self.socket = folder / AGENT_SOCKET
         self.public_keys: list[Path] = []
 
     @property

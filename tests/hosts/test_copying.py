@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import subprocess
 import tempfile
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -243,3 +245,32 @@ def test_codes_of_verdicts(kind: Kind, code: Failure) -> None:
 
 def test_names_are_shown_printable_and_not_all() -> None:
     assert copying.shown((b"caf\xe9", b"b", b"c"), limit=2) == [r"caf\#351", "b"]
+
+
+def left_by_a_killed_job(base: Path, age: float) -> Path:
+    """A job's folder whose agent is gone, so many seconds old."""
+    folder = base / "ph7-abc"
+    folder.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(str(folder / "agent.sock"))
+    os.utime(folder, (time.time() - age,) * 2)
+    return folder
+
+
+@pytest.mark.parametrize(("age", "stays"), [(1000, False), (10, True)])
+def test_what_a_killed_job_left_is_swept_once_it_is_old_enough(age: float, stays: bool) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as base:
+        left = left_by_a_killed_job(Path(base), age)
+        copying.sweep(Path(base))
+        assert left.exists() is stays
+
+
+def test_the_folder_of_a_running_job_is_never_swept() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as base, socket.socket(socket.AF_UNIX) as agent:
+        folder = Path(base) / "ph7-abc"
+        folder.mkdir()
+        agent.bind(str(folder / "agent.sock"))
+        agent.listen()
+        os.utime(folder, (0, 0))
+        copying.sweep(Path(base))
+        assert folder.exists()

@@ -20,6 +20,7 @@ from tests.jobs.schedule_rows import NOON, fired, make_fire, make_schedule
 
 if TYPE_CHECKING:
     from hosts.models import Host
+    from tests.jobs.gate import FakeGate
 
 pytestmark = pytest.mark.django_db
 MINUTE = timedelta(minutes=1)
@@ -196,6 +197,12 @@ def test_a_schedule_that_is_wrong_keeps_no_other_from_its_time(kwargs: str) -> N
 
 
 # --- one schedule, many hosts -----------------------------------------------------------------------------------------
+
+
+def test_a_schedule_for_all_hosts_looks_at_all_their_ports_first(host: Host, gate: FakeGate) -> None:
+    other = make_host()
+    fired({"kind": "look", "hosts": "all"})
+    assert gate.probed == [host.pk, other.pk]
 
 
 def test_a_schedule_for_all_hosts_starts_one_job_each(host: Host) -> None:

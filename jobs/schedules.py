@@ -195,10 +195,10 @@ def _targets(wish: Wish) -> dict[int | None, str]:
     herd = registry.gate().herd()
     if wish.all_hosts:
         family = registry.get(wish.kind)
-        wanted = {pk: name for pk, name in herd.items() if not family.schedule_skip(pk)}
+        wanted = [pk for pk in herd if not family.schedule_skip(pk)]
         if family.reaches:  # all ports at once, here: a job for a host that is off then waits without taking a slot
-            registry.gate().port_answers(list(wanted))
-        return dict(wanted)
+            registry.gate().port_answers(wanted)
+        return {pk: herd[pk] for pk in wanted}
     return {wish.host_id: herd.get(wish.host_id, "") if wish.host_id is not None else ""}
 
 

@@ -195,11 +195,21 @@ class Sweeper:
     def _after_probe(self, job: Job, why: str, limit: timedelta) -> None:
         if not why:
             _wake(job)
-        elif waited(job) >= limit:
+        elif self._is_over(job, limit):
             text = f"{job.where} did not answer for {_lasting(limit)}: {why}"
             _end_pending(job, Failure.HOST_UNREACHABLE, text)
         elif why != job.waiting_why:
             Job.objects.filter(pk=job.pk, status=Status.PENDING, attempt__isnull=True).update(waiting_why=why[:300])
+
+    def _is_over(self, job: Job, limit: timedelta) -> bool:
+        """True when a wait lasted too long; a clock that jumped in mid sweep moves the wait's start instead."""
+        late = self.clocks.jumped_since()
+        if waited(job) - late >= limit:
+            return True
+        if late and job.waiting_since:
+            moved = {"waiting_since": job.waiting_since + late, "next_probe_at": timezone.now() + LOCK_PROBE}
+            Job.objects.filter(pk=job.pk, status=Status.PENDING, attempt__isnull=True).update(**moved)
+        return False
 
     def wake_lock_waiters(self, jump: timedelta = NO_JUMP) -> None:
         """Wake the oldest waiter of each host whose fence is free; fail those that waited too long.
@@ -216,7 +226,7 @@ class Sweeper:
         for job in _waiting(WaitingOn.LOCK):
             hosts = {job.host_id, job.peer_host_id} - {None}
             due = take_probe(job, LOCK_PROBE, jump)
-            if due and waited(job) >= limit:
+            if due and self._is_over(job, limit):
                 _end_pending(job, Failure.LOCK_TIMEOUT, f"The copy lock was not free in time: {job.waiting_why}")
                 continue
             if due and not hosts & fenced:

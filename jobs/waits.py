@@ -62,10 +62,18 @@ class Clocks:
 
     def jump(self) -> timedelta:
         """By how much the wall clock jumped since the last call; zero when it did not, by more than `JUMP`."""
-        ahead = timezone.now().timestamp() - time.monotonic()
-        before, self.ahead = self.ahead, ahead
-        jump = timedelta(seconds=0 if before is None else ahead - before)
+        found = self.jumped_since()
+        self.ahead = _ahead()
+        return found
+
+    def jumped_since(self) -> timedelta:
+        """The same without a new start: by how much the clock jumped since the last `jump`."""
+        jump = timedelta(seconds=0 if self.ahead is None else _ahead() - self.ahead)
         return jump if abs(jump) > JUMP else NO_JUMP
+
+
+def _ahead() -> float:
+    return timezone.now().timestamp() - time.monotonic()
 
 
 def take_probe(job: Job, pause: timedelta, jump: timedelta = NO_JUMP) -> bool:

@@ -16,7 +16,7 @@ class Matter:
 
     kind: str
     needs_host: bool = False
-    long: dict[str, Any] = field(default_factory=lambda: {"seconds": 60})
+    long: dict[str, Any] = field(default_factory=lambda: {"seconds": 60, "lines": 1})
     brief: dict[str, Any] = field(default_factory=lambda: {"seconds": 0.2})
 
     def ask(self, herd: Herd, **params: Any) -> Job:

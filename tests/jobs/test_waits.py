@@ -26,6 +26,8 @@ from tests.factories import (
 from tests.jobs.looks import again, ago, queue, state
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytest_django.fixtures import Settings
 
     from hosts.models import Host
@@ -161,6 +163,24 @@ def test_a_clock_jumps_when_the_other_does_not_go_along(
     both.go(wall, mono)
     assert clocks.jump().total_seconds() == pytest.approx(jump)
     assert clocks.jump() == timedelta(0)
+
+
+@pytest.mark.parametrize("hours", [3, -3])
+def test_a_clock_that_jumps_in_mid_sweep_ends_no_wait(
+    sleeper: Job, gate: FakeGate, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    both, watch = TwoClocks(monkeypatch), Sweeper()
+    change(sleeper, waiting_since=both.wall - timedelta(minutes=10), next_probe_at=both.wall)
+    gate.down.add(sleeper.host_id or 0)
+    real = gate.port_answers
+
+    def probed(host_ids: Sequence[int]) -> dict[int, bool]:
+        both.go(hours * 3600, 1)
+        return real(host_ids)
+
+    monkeypatch.setattr(gate, "port_answers", probed)
+    watch.tend()
+    assert again(sleeper).status == Status.PENDING
 
 
 @pytest.mark.parametrize("where", ["host", "peer"])

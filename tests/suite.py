@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 CLONE = Path(__file__).resolve().parents[1]
 NOTHING_COLLECTED = 5
+# Many tests wait for a process to notice a fault: three share two cores well, and who is done takes over from the others.
+SPREAD = ("-n", "3", "--dist", "worksteal")
 # What knows no database, or starts servers of its own with one that it chooses: once is enough.
 ONCE = (
     "--ignore=tests/house",
@@ -84,7 +86,7 @@ def test(kind: str, options: list[str]) -> bool:
     with scratch() as folder:
         named = any(option.startswith("tests") for option in options)
         once = ONCE if kind == "sqlite" and not named else ()
-        code = run(kind, folder, ["-m", "pytest", "-q", "-n", "2", *once, *options])
+        code = run(kind, folder, ["-m", "pytest", "-q", *SPREAD, *once, *options])
     print(f"== tests on {kind}: {'passed' if not code else 'FAILED'}, {time.monotonic() - started:.0f} s", flush=True)
     return code == 0 or (code == NOTHING_COLLECTED and kind == "sqlite")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CLONE = Path(__file__).resolve().parents[1]
 NOTHING_COLLECTED = 5
-# Many tests wait for a process to notice a fault: three share two cores well, and who is done takes over from the others.
+# Many tests wait for a process to notice a fault: three share two cores well, and who is done takes over from others.
 SPREAD = ("-n", "3", "--dist", "worksteal")
 # What knows no database, or starts servers of its own with one that it chooses: once is enough.
 ONCE = (

@@ -200,7 +200,8 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "loggers": {"paramiko": {"level": "WARNING"}},  # else every login is two lines
+    # What it cannot do reaches us as an exception and is told once, in our words.
+    "loggers": {"paramiko": {"level": "CRITICAL"}},
     "root": {"handlers": ["stderr"], "level": env.log_level("PIHERDER_LOG_LEVEL", "INFO")},
 }
 logging.config.dictConfig(LOGGING)

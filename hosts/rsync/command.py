@@ -10,6 +10,8 @@ Choices, and where they come from:
 - A backup writes with `--partial` and no `--partial-dir`: the destination is unpublished until a whole run succeeded,
   rsync gives a cut file an mtime of 1970 so that the next run does not take it for finished (cleanup.c), and no foreign
   folder can end up in a generation. A restore has no `--partial`: a live file is replaced whole or not at all.
+- `--modify-window=-1`: times are compared to the nanosecond, or an edit of the same length within the same second would
+  be taken for the old content (rsync(1)).
 - `--checksum-choice=md5`: see `hosts.rsync.output`.
 - The lock of a host is its `/etc` folder. `flock` on a folder needs no file to be made, works for every user, and is
   the same inode for all of them, so the machine reached as two users still conflicts. A file under the sticky
@@ -49,13 +51,13 @@ _COPY = (
     "--outbuf=L",
     "--info=progress2,stats2",
     "--checksum-choice=md5",
+    "--modify-window=-1",
     OUT_FORMAT,
     f"--timeout={NETWORK_TIMEOUT}",
 )
-# Times are compared to the nanosecond (rsync(1), --modify-window=-1), or an edit of the same length within the same
-# second would be linked to the old content. The destination is ours alone: what an interrupted run left there and the
-# host no longer has goes also when some names cannot be read, which else keeps rsync from deleting (--ignore-errors).
-_UNPUBLISHED = (b"--partial", b"--ignore-errors", b"--modify-window=-1")
+# The destination is ours alone. What an interrupted run left there and the host no longer has goes also when some names
+# of the host cannot be read, which would otherwise keep rsync from deleting (rsync(1), --ignore-errors).
+_UNPUBLISHED = (b"--partial", b"--ignore-errors")
 _PLAIN = re.compile(r"[A-Za-z0-9_./+:@=,-]+")
 _WILD = re.compile(rb"[*?\[]")
 

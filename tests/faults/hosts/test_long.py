@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.models import Failure, Job, JobEvent, Status
-from jobs.mutex import client
 from piherder.celery import app
 
 if TYPE_CHECKING:
@@ -55,12 +54,11 @@ def test_beyond_the_visibility_time_out(pi: Machine) -> None:  # case H01
 
 def test_one_message_delivered_twice_at_once(pi: Machine) -> None:
     pi.herd.only()
-    # A dead worker's connection may still take a message with it.
-    pi.herd.until(lambda: not client().info("clients")["blocked_clients"], "the old workers' connections are gone")
+    workers = pi.herd.workers("alpha", "beta")  # both are idle: a worker that still connects may lose a message
     job = pi.ask()
-    app.send_task("backup_job", args=[job.pk], queue=job.queue)
-    workers = pi.herd.workers("alpha", "beta")
-    pi.herd.until(lambda: sum(one.output.count("] received") for one in workers) == 2, "both copies have come")
+    for _ in range(2):
+        app.send_task("backup_job", args=[job.pk], queue=job.queue)
+    pi.herd.until(lambda: sum(one.output.count("] received") for one in workers) >= 2, "two copies have come")
     assert pi.herd.ended(job).status == Status.SUCCEEDED
     assert JobEvent.objects.filter(job=job, name="picked up").count() == 1
     assert len(pi.good()) == len(pi.kept) + 1

@@ -20,6 +20,8 @@ HINT_AGE = timedelta(seconds=30)  # a hint younger than this may still be on its
 LONGEST_HINT_AGE = timedelta(minutes=30)
 JUMP = timedelta(minutes=2)  # a wall clock that moved by less is taken as it is
 NO_JUMP = timedelta(0)
+# A probe that is so late was missed by all: the clock jumped before this process began to look, or nobody looked.
+UNWATCHED = timedelta(minutes=10)
 DOUBLINGS = 10  # more would not change the pause, and a row that waits for days would overflow it
 
 
@@ -88,6 +90,8 @@ def take_probe(job: Job, pause: timedelta, jump: timedelta = NO_JUMP) -> bool:
         return False
     fields: dict[str, datetime] = {"next_probe_at": now + pause}
     drift = now - planned
+    if not jump and abs(drift) > UNWATCHED:
+        jump = drift
     if job.waiting_since and jump and drift / jump > 1 / 2:
         fields["waiting_since"] = job.waiting_since + jump
     row = Job.objects.filter(pk=job.pk, status=Status.PENDING, attempt__isnull=True, next_probe_at=job.next_probe_at)

@@ -140,6 +140,13 @@ def test_a_sweep_that_took_long_stretches_no_wait(sleeper: Job, late: dict[str, 
     assert again(sleeper).waiting_since == since
 
 
+@pytest.mark.parametrize("hours", [3, -3])
+def test_a_jump_that_nobody_saw_moves_the_wait_too(sleeper: Job, hours: int) -> None:
+    change(sleeper, waiting_since=ago(hours=hours, minutes=10), next_probe_at=ago(hours=hours))
+    assert take_probe(again(sleeper), timedelta(seconds=30))
+    assert timedelta(minutes=9) < waited(again(sleeper)) < timedelta(minutes=11)
+
+
 class TwoClocks:
     """A wall clock and a monotonic one."""
 

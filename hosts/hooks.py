@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hosts.ssh import Shell
 
 LIMIT = 1800.0  # seconds that a command may take
-STOPPED_LIMIT = 40.0  # seconds once the job was told to end: the engine kills work that takes two minutes for it
+STOPPED_LIMIT = 40.0  # seconds once the job was told to end: a container must not stay down for long, nor the stop
 OWED_LIMIT = 120.0  # seconds that an owed command may take while facts are read
 CLEARING = 20.0  # seconds that the database may be away when an owed command has run
 AWAY = 60.0  # seconds that a host which went away may take to come back for the command after the backup

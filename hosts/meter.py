@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hosts.rsync.output import Progress
     from jobs.registry import Run
 
-LONGEST_WALK = 10.0  # seconds: who stops work waits two minutes for its end
+LONGEST_WALK = 10.0  # seconds: who stops work waits for its end
 
 
 @dataclass(slots=True)

@@ -59,7 +59,7 @@ class ScheduleFire(models.Model):
     started = models.PositiveIntegerField(default=0)
     skipped = models.PositiveIntegerField(default=0)
     text = models.TextField(blank=True, default="")
-    owed = models.JSONField(default=list, blank=True)  # ids of hosts that were held or paused and are owed this run
+    owed = models.JSONField(default=list, blank=True)  # ids of hosts that are owed this run, see `schedules.OWED`
 
     class Meta:
         ordering = ("-id",)

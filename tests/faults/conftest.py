@@ -8,6 +8,7 @@ import pytest
 
 from jobs.models import Job, Status
 from piherder import env
+from piherder.house.postgres import PrivatePostgres
 from tests.faults import matter
 from tests.faults.database import fresh_database
 from tests.faults.herd import Herd
@@ -100,3 +101,14 @@ def the_second_attempt_works(herd: Herd) -> None:
     tag = {"tag": first.params["tag"]} if "tag" in first.params else {}
     again = matter.ALL[first.kind].ask(herd, **tag)
     assert herd.ended(again).status == Status.SUCCEEDED, herd.report()
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[PrivatePostgres]:
+    """A PostgreSQL server that only these tests know."""
+    server = PrivatePostgres()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()

@@ -11,7 +11,6 @@ from django.db import connection, transaction
 
 from jobs.models import Job, Status, WorkerNode
 from piherder import env
-from piherder.house.postgres import PrivatePostgres
 from tests.faults.conftest import visit
 from tests.faults.herd import Herd
 from tests.faults.matter import COPY, SLEEP
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_django.plugin import DjangoDbBlocker
+
+    from piherder.house.postgres import PrivatePostgres
 
 pytestmark = pytest.mark.fault
 ON_POSTGRESQL = pytest.mark.skipif(
@@ -46,17 +47,6 @@ def test_a_writer_that_holds_the_lock_for_ten_seconds_fails_no_job(herd: Herd) -
         assert worker.running
     assert [herd.ended(job).status for job in jobs] == [Status.SUCCEEDED] * 2
     assert [len(herd.attempts(job)) for job in jobs] == [1, 1]
-
-
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[PrivatePostgres]:
-    """A PostgreSQL server that only these tests know."""
-    server = PrivatePostgres()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import pytest
 
 from jobs.models import JobEvent, Status
 from piherder import env
-from piherder.house.postgres import PrivatePostgres
 from tests.faults.hosts.conftest import NUMBERS, visit
 from tests.faults.hosts.machine import HostHerd, Machine, new_machine, new_root
 from tests.faults.test_redis import flush, restart_empty
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_django.plugin import DjangoDbBlocker
 
     from jobs.models import Job
+    from piherder.house.postgres import PrivatePostgres
     from tests.faults.herd import Herd
 
 pytestmark = pytest.mark.fault
@@ -58,17 +58,6 @@ def test_redis_under_two_copies_of_different_length(
     fault(long.herd)
     assert_good(short, jobs[1])
     assert_good(long, jobs[0])
-
-
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[PrivatePostgres]:
-    """A PostgreSQL server that only these tests know."""
-    server = PrivatePostgres()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
 
 
 @pytest.fixture(scope="module")

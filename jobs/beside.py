@@ -39,14 +39,15 @@ CANCEL = "cancel"
 
 
 class Beside(threading.Thread):
-    """One thread per running job, with a database connection of its own."""
+    """One thread per running job, with a database connection of its own; `now` is the monotonic second."""
 
-    def __init__(self, run: LiveRun, boot: uuid.UUID, limit: timedelta, mutex: HostMutex | None) -> None:
+    def __init__(self, run: LiveRun, boot: uuid.UUID, limit: timedelta, mutex: HostMutex | None, now: float) -> None:
         super().__init__(daemon=True, name=f"beside-job-{run.job_id}")
         self.live, self.boot, self.mutex = run, boot, mutex
-        self.deadline = time.monotonic() + limit.total_seconds()
+        self.deadline = now + limit.total_seconds()
         self._end = threading.Event()
-        self._next_look = self._next_renewal = 0.0
+        self._next_look = 0.0
+        self._next_renewal = now + self._renew_every
         self._drain_since: float | None = None
         self._stop_seen: float | None = None  # the last tick after the stop
         self._overdue = {False: 0.0, True: 0.0}  # seconds since the stop, without and with the shield of a clean-up
@@ -74,7 +75,7 @@ class Beside(threading.Thread):
         if now >= self.deadline:
             self.live.stop(Failure.TIME_LIMIT)
         if self.mutex and now >= self._next_renewal:
-            self._next_renewal = now + self.mutex.ttl_ms / 3000
+            self._next_renewal = now + self._renew_every
             if self.mutex.renew() is Kept.LOST:
                 self.live.stop(Failure.LOCK_LOST)
         self._lose_patience(now)
@@ -83,6 +84,11 @@ class Beside(threading.Thread):
             self._look(now)
         self.live.write_progress()
         logs.store(self.live.job_id, self.live.job_log.take())
+
+    @property
+    def _renew_every(self) -> float:
+        """Seconds: a third of the life of the key, so that two renewals may fail."""
+        return self.mutex.ttl_ms / 3000 if self.mutex else 0.0
 
     def _look(self, now: float) -> None:
         row = Job.objects.filter(pk=self.live.job_id).values("status", "attempt", "cancel_requested_at").first()

@@ -7,6 +7,7 @@ happens. Every write is fenced by the attempt.
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -233,7 +234,7 @@ def _work(job: Job, attempt: uuid.UUID, family: Family, held: Held, me: Me) -> N
     log = logs.JobLog(job.pk, first=job.log_lines, mask=mask)
     live = LiveRun(job, attempt, log, held.session)
     held.check.check = live.check_cancel
-    beside = Beside(live, me.boot, job.time_limit, held.mutex)
+    beside = Beside(live, me.boot, job.time_limit, held.mutex, time.monotonic())
     beside.start()
     try:
         end = outcome.carry_out(family, live, me)

@@ -22,12 +22,13 @@ from piherder.house.supervisor import NotReady, Program, Supervisor
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Writes its pid and its name where the test looks, and its name again when it is asked to stop.
+# Writes its pid and its child's where the test looks (whole or not at all: the file says "ready"), and its name when it
+# is asked to stop.
 POLITE = """
 name=$1; trap 'echo $name >> stopped; kill $child; exit 0' TERM
-sleep 600 & child=$!; echo $$ $child > $name.pids; wait
+sleep 600 & child=$!; echo $$ $child > $name.new; mv $name.new $name.pids; wait
 """
-STUBBORN = "trap '' TERM; sleep 600 & echo $$ $! > $1.pids; while :; do wait; done"
+STUBBORN = "trap '' TERM; sleep 600 & echo $$ $! > $1.new; mv $1.new $1.pids; while :; do wait; done"
 
 
 def program(folder: Path, name: str, script: str = POLITE, grace: float = 5.0) -> Program:
@@ -40,6 +41,11 @@ def program(folder: Path, name: str, script: str = POLITE, grace: float = 5.0) -
 
 def pids(folder: Path, name: str) -> list[int]:
     return [int(word) for word in (folder / f"{name}.pids").read_text().split()]
+
+
+def gone(started: list[int]) -> bool:
+    """Whether these end; SIGKILL to a group has returned before its processes are dead."""
+    return wait_until(lambda: not any(map(alive, started)), 5)
 
 
 class Stack:
@@ -82,7 +88,7 @@ def test_starts_everything_and_stops_everything(stack: Stack) -> None:
     started = [pid for name in ("redis", "web") for pid in pids(stack.folder, name)]
     assert all(map(alive, started))
     stack.supervisor.stop()
-    assert not any(map(alive, started))
+    assert gone(started)
 
 
 def test_stops_in_the_reverse_order_of_starting(stack: Stack) -> None:
@@ -113,7 +119,7 @@ def test_what_a_killed_program_left_in_its_group_is_ended_too(stack: Stack) -> N
     parent, child = pids(stack.folder, "web")
     os.kill(parent, signal.SIGKILL)
     assert stack.until("web was ended")
-    assert wait_until(lambda: not alive(child), 5)
+    assert gone([child])
     stack.supervisor.stop()
 
 
@@ -122,7 +128,7 @@ def test_a_stubborn_program_is_killed_after_its_grace(tmp_path: Path) -> None:
     keeper.start()
     started = pids(tmp_path, "worker")
     keeper.stop()
-    assert wait_until(lambda: not any(map(alive, started)), 5)
+    assert gone(started)
 
 
 def test_a_second_request_to_stop_cuts_the_grace_short(tmp_path: Path) -> None:
@@ -131,14 +137,14 @@ def test_a_second_request_to_stop_cuts_the_grace_short(tmp_path: Path) -> None:
     keeper.stop_soon()
     keeper.stop_soon()
     keeper.run()
-    assert not alive(pids(tmp_path, "worker")[0])
+    assert gone(pids(tmp_path, "worker"))
 
 
 def test_run_ends_when_asked(stack: Stack) -> None:
     stack.supervisor.start()
     threading.Timer(0.1, stack.supervisor.stop_soon).start()
     stack.supervisor.run()
-    assert not any(map(alive, pids(stack.folder, "web")))
+    assert gone(pids(stack.folder, "web"))
 
 
 def test_a_refusal_is_told_in_words_and_not_tried_again_at_once(tmp_path: Path) -> None:
@@ -223,7 +229,7 @@ def test_a_killed_supervisor_leaves_nothing(tmp_path: Path) -> None:
         keeper.kill()
     started = [pids(tmp_path, name)[0] for name in ("redis", "web")]
     try:
-        assert wait_until(lambda: not any(map(alive, started)), 5)
+        assert gone(started)
     finally:
         for pid in started:
             processes_end(pid)

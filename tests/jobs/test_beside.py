@@ -49,9 +49,7 @@ def live(job: Job) -> Iterator[LiveRun]:
 @pytest.fixture
 def guard(live: LiveRun, me: Me) -> Beside:
     """Not started: the tests tick it by hand, at moments of their own."""
-    watch = Beside(live, me.boot, HOUR, HostMutex.of([live.host_id or 0], live.job_id, live.attempt_id))
-    watch.deadline = 3600.0
-    return watch
+    return Beside(live, me.boot, HOUR, HostMutex.of([live.host_id or 0], live.job_id, live.attempt_id), 0.0)
 
 
 def test_calm_work_is_left_alone(guard: Beside, live: LiveRun) -> None:
@@ -97,12 +95,12 @@ def test_the_mutex_is_renewed_in_time(guard: Beside, job: Job) -> None:
 def test_a_lock_that_another_holds_stops_the_work(guard: Beside, live: LiveRun, me: Me, host: Host) -> None:
     rival = running_on(me, make_job("bring", host))
     mutex.client().set(mutex.key(host.pk), f"{rival.pk}:{rival.attempt}")
-    guard.tick(0)
+    guard.tick(21)
     assert live.reason == Failure.LOCK_LOST
 
 
 def test_a_redis_that_is_away_stops_nothing(guard: Beside, live: LiveRun, redis_away: object) -> None:
-    guard.tick(0)
+    guard.tick(21)
     assert live.reason == ""
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,22 +125,19 @@ def shelve(source: Source, root: BackupRoot, data: Path, **fields: Any) -> Gener
 
 @contextmanager
 def meanwhile(ready: Callable[[], bool], action: Callable[[], object]) -> Iterator[None]:
-    """Call `action` from another thread as soon as `ready` says so, while the block runs."""
-    did: list[bool] = []
+    """Call `action` from another thread as soon as `ready` says so, while the block runs; its error fails the test."""
 
     def watch() -> None:
         try:
-            if wait_until(ready, 30):
-                action()
-                did.append(True)
+            assert wait_until(ready, 30), "the moment never came"
+            action()
         finally:
             connections.close_all()
 
-    thread = threading.Thread(target=watch)
-    thread.start()
-    yield
-    thread.join(60)
-    assert did, "the moment never came, or what was done then failed"
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch)
+        yield
+        watching.result(60)
 
 
 def cancel(job: Job) -> str:

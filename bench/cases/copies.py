@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -64,10 +63,14 @@ class Pair:
         return time.monotonic() - began
 
     def round(self, turn: int) -> None:
-        """One round: first copies of both, then unchanged copies of both; who begins changes with each round."""
-        self._clear()
-        self._both(turn, "first", self.engine, lambda: self.rsync(self.plain / "one"))
-        self._both(turn, "unchanged", self.engine, lambda: self.rsync(self.plain / "two", self.plain / "one"))
+        """One round: first copies of both, then unchanged copies of both; who begins changes with each round.
+
+        Copies of the rounds before stay: ext4 looks long for an inode where many were freed a moment ago.
+        """
+        self._set_aside(turn)
+        one, two = self.plain / f"{turn}-one", self.plain / f"{turn}-two"
+        self._both(turn, "first", self.engine, lambda: self.rsync(one))
+        self._both(turn, "unchanged", self.engine, lambda: self.rsync(two, one))
 
     def _both(self, turn: int, name: str, ours: Callable[[], float], theirs: Callable[[], float]) -> None:
         both = [("ours", ours), ("theirs", theirs)]
@@ -75,10 +78,11 @@ class Pair:
             os.sync()  # what the copy before left to be written is not this one's cost
             self.seconds.setdefault(f"{name} {side}", []).append(measured())
 
-    def _clear(self) -> None:
+    def _set_aside(self, turn: int) -> None:
+        """The next backup is a first one again."""
         Generation.objects.all().delete()
-        for old in (*self.plain.iterdir(), *(p for p in self.root.iterdir() if p.is_dir())):
-            shutil.rmtree(old) if old.is_dir() else old.unlink()
+        for host in (path for path in self.root.iterdir() if path.is_dir()):
+            host.rename(self.plain / f"{turn}-before-{host.name}")
 
     def result(self, name: str, aim: Aim, note: str = "") -> Result:
         """The line of a comparison."""

@@ -13,7 +13,7 @@ from hosts.admin_forms import CredentialForm, HostForm, HostKeyForm, RootForm, S
 from hosts.enrol import EnrolRefused, backup_schedule, remove, resume
 from hosts.enrol import pause as pause_host
 from hosts.models import BackupRoot, Credential, Generation, Host, HostFacts, HostKey, Source
-from hosts.root_admin import add_root, notes
+from hosts.root_admin import add_root, make_default, notes
 from hosts.store.paths import StoreError
 from jobs.admin import ReadOnly
 
@@ -177,8 +177,8 @@ class RootAdmin(NoDelete, ModelAdmin):
 
     form = RootForm
     list_display = ("path", "is_default", "probed_at")
-    fields = ("path", "is_default", "marker", "capabilities", "probed_at")
-    readonly_fields = ("marker", "capabilities", "probed_at")
+    fields = ("path", "is_default", "make_default", "marker", "capabilities", "probed_at")
+    readonly_fields = ("is_default", "marker", "capabilities", "probed_at")
 
     def get_readonly_fields(self, request: HttpRequest, obj: BackupRoot | None = None) -> tuple[str, ...]:
         """Generations name their root: its path stays."""
@@ -186,6 +186,8 @@ class RootAdmin(NoDelete, ModelAdmin):
 
     def save_model(self, request: HttpRequest, obj: BackupRoot, form: Any, change: bool) -> None:
         """The disk is touched after the commit: one that hangs must not hold the database's lock."""
+        if form.cleaned_data["make_default"]:
+            make_default(obj)
         super().save_model(request, obj, form, change)
         transaction.on_commit(partial(mark, request, obj.path))
 

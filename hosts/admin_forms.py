@@ -201,6 +201,8 @@ class SourceForm(ModelForm):
         if not self.instance.pk and cleaned.get("path"):
             self.instance.folder = source_folder_name(cleaned["path"])
             self._refuse_overlap(cleaned.get("host"), cleaned["path"])
+        elif self.instance.pk and cleaned.get("enabled") and not self.initial["enabled"]:
+            self._refuse_overlap(self.instance.host, self.instance.path)
         return cleaned
 
     def _refuse_overlap(self, host: Host | None, path: str) -> None:
@@ -213,11 +215,13 @@ class SourceForm(ModelForm):
 
 
 class RootForm(ModelForm):
-    """A folder on a backup disk."""
+    """A folder on a backup disk. One is the default: that is given to another, never taken away."""
+
+    make_default = forms.BooleanField(required=False, label="Use it for hosts that name no backup root")
 
     class Meta:
         model = BackupRoot
-        fields = ("path", "is_default")
+        fields = ("path",)
 
     def clean_path(self) -> str:
         """Absolute, without `..`."""

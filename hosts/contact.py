@@ -9,13 +9,16 @@ from django.utils import timezone
 
 from hosts import ssh
 from hosts.access import target_of
+from hosts.copying import rights
 from hosts.examine import SCRIPT, Check, failed, judge, read_answers, tier
 from hosts.gate import note_failure
+from hosts.host_key import parse_public_line
 from hosts.host_keys import scan
 from hosts.models import Host
 from hosts.ssh_errors import HostDown, HostRefused, SshError
 from hosts.ssh_target import Target, Timeouts
 from hosts.store.paths import decode_name
+from jobs.registry import JobFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,15 +26,15 @@ if TYPE_CHECKING:
     from hosts.host_key import HostKey as Pin
 
 COMMAND_SEC: Final = 60.0
-# Argument: the public line. A key that is there already, whatever its comment, is left alone; a file whose last line
-# lacks its end gets it first, so that two keys never share a line.
+# Arguments: the public line, and its type and text. A key that is there already, whatever its comment, is left alone; a
+# file whose last line lacks its end gets it first, so that two keys never share a line.
 INSTALL: Final = r"""
 set -e
 umask 077
 folder=$HOME/.ssh file=$HOME/.ssh/authorized_keys
 mkdir -p "$folder"
 touch "$file"
-if ! grep -qF -- "${1% *}" "$file"; then
+if ! grep -qF -- "$2" "$file"; then
     if [ -s "$file" ] && [ -n "$(tail -c 1 "$file")" ]; then echo >> "$file"; fi
     printf '%s\n' "$1" >> "$file"
 fi
@@ -74,7 +77,9 @@ def install_key(target: Target, public_line: str, password: str) -> None:
 
 def put_key(shell: ssh.Shell, public_line: str) -> None:
     """Append the public key for the user of this connection. Raises InstallFailed in words."""
-    result = shell.run(["sh", "-c", INSTALL, "install", public_line.strip()], timeout=COMMAND_SEC)
+    line = public_line.strip()
+    key = parse_public_line(line).line
+    result = shell.run(["sh", "-c", INSTALL, "install", line, key], timeout=COMMAND_SEC)
     if result.exit_status != 0:
         said = (result.stderr.strip().splitlines() or ["it did not say why"])[-1]
         raise InstallFailed(
@@ -114,7 +119,17 @@ def _inside(shell: ssh.Shell, host: Host) -> list[Check]:
     sources = list(host.sources.values_list("path", flat=True))
     paths = [decode_name(path).decode("utf-8", "surrogateescape") for path in sources]
     mode = shell.sudo_mode()
-    result = shell.run(["sh", "-c", SCRIPT, "examine", *paths], sudo=mode != "none", timeout=COMMAND_SEC)
+    sudo = _copies_by_sudo(shell, host, mode)
+    first = tier(mode, copies=sudo or mode == "root")
+    result = shell.run(["sh", "-c", SCRIPT, "examine", "sudo -n" if sudo else "", *paths], timeout=COMMAND_SEC)
     if result.exit_status != 0:
-        return [tier(mode), failed(host.name, result.exit_status, result.stderr)]
-    return [tier(mode), *judge(host.name, read_answers(result.stdout), sources)]
+        return [first, failed(host.name, result.exit_status, result.stderr)]
+    return [first, *judge(host.name, read_answers(result.stdout), sources)]
+
+
+def _copies_by_sudo(shell: ssh.Shell, host: Host, mode: str) -> bool:
+    """As copies find it out; where rsync is missing, as it will be once that is there."""
+    try:
+        return rights(shell, host)[1]
+    except JobFailed:
+        return mode == "passwordless"

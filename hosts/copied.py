@@ -44,9 +44,15 @@ def _result(results: list[Copied]) -> dict[str, Any]:
     return {"sources": [copied.to_json() for copied in results]}
 
 
+def _move_date(host: Host, results: list[Copied]) -> None:
+    copied = [each.source.pk for each in results]
+    if not host.sources.filter(enabled=True).exclude(pk__in=copied).exists():
+        Host.objects.filter(pk=host.pk).update(last_backup_at=timezone.now())
+
+
 def summary(host: Host, results: list[Copied], more: str = "") -> Summary:
-    """The evidence of the whole run, after which the host's date moves; `more` is a further sentence."""
-    patiently(lambda: Host.objects.filter(pk=host.pk).update(last_backup_at=timezone.now()))
+    """The evidence of the whole run; `more` is a further sentence. The host's date moves when nothing was left out."""
+    patiently(lambda: _move_date(host, results))
     files, changed = (sum(copied.numbers[key] for copied in results) for key in ("files", "changed"))
     total = size(sum(copied.numbers["bytes"] for copied in results))
     notes = sum(bool(copied.numbers["warnings"]) for copied in results)

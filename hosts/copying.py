@@ -29,7 +29,7 @@ from jobs.models import Failure
 from jobs.registry import JobFailed, NotYet, Run, StopWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hosts.models import Host
     from hosts.rsync.output import FileLine, Progress
@@ -46,6 +46,12 @@ command -v rsync >/dev/null || exit 3
 test $? -ne {busy} || exit {busy}
 test "$uid" != 0 && sudo -n rsync --version >/dev/null 2>&1 && echo sudo
 true
+"""
+REACHED = """
+for path in "$@"; do
+    {rsync} -d --list-only -- "$path" >/dev/null 2>&1 || break
+    echo there
+done
 """
 CODES = {
     Kind.FULL: Failure.NO_SPACE,
@@ -68,11 +74,14 @@ class Way:
 
 
 @contextmanager
-def own_folder(disk: Path, name: str) -> Iterator[Path]:
-    """A host's folder on the backup disk for this process alone. Raises NotYet while another copy works in it."""
+def own_folder(disk: Path, name: str, *, reads: bool = False) -> Iterator[Path]:
+    """A host's folder on the backup disk for this process alone; with `reads` also on one that is read-only.
+
+    Raises NotYet while another copy works in it, StoreError when it cannot be locked.
+    """
     with ExitStack() as stack:
         try:
-            folder = stack.enter_context(host_folder(disk, name))
+            folder = stack.enter_context(host_folder(disk, name, reads=reads))
         except FolderBusy as busy:
             raise NotYet(str(busy)) from None
         yield folder
@@ -156,6 +165,16 @@ def rights(shell: Any, host: Host, idle_command: str = "true") -> tuple[int, boo
     return uid, uid != 0 and "sudo" in words
 
 
+def reached(shell: Any, remote: Remote, paths: Sequence[bytes]) -> int:
+    """How many of these paths, each below the one before, are there on the host, up to the first that is not.
+
+    rsync looks, since it is what a login with little rights may run as root.
+    """
+    look = REACHED.format(rsync="sudo -n rsync" if remote.sudo else "rsync")
+    answer = shell.run(["sh", "-c", look, "sh", *map(os.fsdecode, paths)], timeout=60)
+    return int(answer.stdout.split().count("there"))
+
+
 def copy(
     run: Run,
     way: Way,
@@ -164,8 +183,12 @@ def copy(
     destination: str,
     on_progress: Callable[[Progress], None],
     on_file: Callable[[FileLine], None],
+    push: bool = False,
 ) -> tuple[Finished, Verdict]:
-    """Run one rsync and judge it. A stop ends both sides first. Raises NotYet when a lock is taken, StopWork."""
+    """Run one rsync and judge it. A stop ends both sides first. Raises NotYet when a lock is taken, StopWork.
+
+    `push`: the host is the one that is written to.
+    """
     try:
         done = run_copy(
             command, way.env, check=run.check_cancel, on_progress=on_progress, on_file=on_file, on_line=run.log
@@ -173,15 +196,17 @@ def copy(
     except StopWork as stop:
         stop.unconfirmed = not ended_there(way, run)
         raise
-    verdict = judge(_case(done, way, destination))
+    case = _case(done, way, destination, push)
+    verdict = judge(case)
     if verdict.kind is Kind.NOISY:
         noise = login_noise(way.remote, way.env, run.check_cancel)
-        verdict = judge(_case(done, way, destination, noise))
+        verdict = judge(replace(case, noise=noise))
     return done, verdict
 
 
-def _case(done: Finished, way: Way, destination: str, noise: str = "") -> Case:
-    return Case(done.exit_code, done.messages, way.host.name, way.host.user, destination, noise)
+def _case(done: Finished, way: Way, destination: str, push: bool) -> Case:
+    host, user = way.host.name, way.host.user
+    return Case(done.exit_code, done.messages, host, user, destination, push=push, others=done.others)
 
 
 def ended_there(way: Way, run: Run) -> bool:

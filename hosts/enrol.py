@@ -14,6 +14,7 @@ from django_celery_beat.models import PeriodicTask
 from hosts.host_key import BadKey, parse_public_line
 from hosts.login_key import generate_key, public_from_private
 from hosts.models import Credential, Host, HostKey, Source
+from hosts.returning import ANEW
 from hosts.store.layout import source_folder_name
 from hosts.store.paths import check_source, encode_name
 from hosts.vault import seal
@@ -99,23 +100,26 @@ def add(
     sources: Iterable[str] = (),
     excludes: Sequence[str] = (),
     allow_system: bool = False,
+    schedule: bool = False,
     **fields: Any,
 ) -> Host:
     """Store a host with its login key, pins and sources; a removed host of that name is revived with its generations.
 
-    `fields` are those of the model. Raises EnrolRefused, PathRefused or ValidationError; nothing is stored then.
+    `schedule`: it gets its nightly backup, or all the schedules that it had. `fields` are those of the model. Raises
+    EnrolRefused, PathRefused or ValidationError; nothing is stored then.
     """
     paths = [check_source(path, allow_system=allow_system) for path in sources]
     with transaction.atomic():
         host = Host.objects.filter(name=name).first() or Host(name=name)
         if host.pk and host.removed_at is None:
             raise EnrolRefused(f"There is already a host called {name}: use edit_host.", wrong_use=True)
-        anew = {"removed_at": None, "last_error_at": None, "last_error": ""}
-        save(host, credential=store_key(name, key), **anew, **fields)
+        save(host, **{**ANEW, **fields, "credential": store_key(name, key)})
         pin(host, pins, by=by)
         for path in paths:
             add_source(host, path, excludes, allow_system=allow_system)
-        _schedules_of(host).update(enabled=True)
+        if schedule:
+            backup_schedule(host)
+            _schedules_of(host).update(enabled=True)
     return host
 
 
@@ -177,6 +181,8 @@ def add_source(host: Host, path: str, excludes: Sequence[str] = (), *, allow_sys
     shown = encode_name(text)
     there = host.sources.filter(path=shown).first()
     if there:
+        if not there.enabled:
+            refuse_overlap(host, shown)
         there.enabled, there.excludes = True, list(excludes) or there.excludes
         there.save(update_fields=["enabled", "excludes"])
         return there

@@ -9,14 +9,30 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Arguments: the source paths. `df -P` is POSIX; its fourth column is what an ordinary user can still write, in KiB.
+# Arguments: what copies put before rsync ("" or `sudo -n`), then the source paths. A login whose sudo allows rsync
+# alone can look at a source by rsync alone, so that lists it. `df -P` is POSIX; its fourth column is what an ordinary
+# user can still write, in KiB.
 SCRIPT: Final = r"""
 echo "rsync=$(rsync --version 2>/dev/null | head -n 1)"
 if command -v flock >/dev/null 2>&1; then echo "flock=yes"; else echo "flock="; fi
+sudo=$1
+shift
 number=0
 for source in "$@"; do
     number=$((number + 1))
-    if [ ! -e "$source" ]; then echo "source=$number missing"
+    if [ -n "$sudo" ]; then
+        said=$($sudo rsync --list-only --dirs -- "$source/" 2>&1 >/dev/null) && found=there || found=unreadable
+        case $said in
+            *"No such file or directory"*) found=missing ;;
+            *"Not a directory"*) found="no folder" ;;
+        esac
+        echo "source=$number $found"
+    elif [ ! -e "$source" ]; then
+        case $(LC_ALL=C ls -d -- "$source" 2>&1) in
+            *"Permission denied"*) echo "source=$number unreadable" ;;
+            *) echo "source=$number missing" ;;
+        esac
+    elif [ ! -d "$source" ]; then echo "source=$number no folder"
     elif [ ! -r "$source" ]; then echo "source=$number unreadable"
     else echo "source=$number there"; fi
 done
@@ -24,11 +40,15 @@ echo "disk=$(df -Pk / 2>/dev/null | awk 'NR == 2 {print $2, $4}')"
 """
 OLDEST_RSYNC: Final = (3, 2)  # the first with --info=progress2 that counts as we read it, and zstd
 LITTLE_KIB: Final = 100 * 1024
+OWN: Final = "only what this user may read is backed up"
 TIERS: Final = {
-    "root": "logs in as root",
-    "passwordless": "root by sudo without a password",
-    "password": "root by sudo with the stored password",
-    "none": "no root: only what this user may read is backed up",
+    ("root", True): "logs in as root",
+    ("passwordless", True): "root by sudo without a password",
+    ("password", True): "root by sudo with the stored password; backups use rsync by sudo without one",
+    ("none", True): "rsync by sudo without a password: backups read everything",
+    ("passwordless", False): f"root by sudo, but not for rsync: {OWN}",
+    ("password", False): f"root by sudo with the stored password, which backups never use: {OWN}",
+    ("none", False): f"no root: {OWN}",
 }
 
 
@@ -110,6 +130,8 @@ def _source(host: str, path: str, found: str) -> Check:
         return Check(
             name, False, found, f"{path} cannot be read on {host} by this user: allow sudo for rsync, or its group"
         )
+    if found == "no folder":
+        return Check(name, False, found, f"{path} is no folder on {host}: name the folder that holds it as the source")
     return Check(
         name,
         False,
@@ -126,6 +148,6 @@ def failed(host: str, status: int | None, stderr: str) -> Check:
     )
 
 
-def tier(mode: str) -> Check:
-    """What the user may do there: either tier can be backed up, so none is a fault."""
-    return Check("sudo", True, TIERS.get(mode, mode))
+def tier(mode: str, *, copies: bool) -> Check:
+    """What the user may do there, and whether copies run as root: either can be backed up, so none is a fault."""
+    return Check("sudo", True, TIERS[mode, copies])

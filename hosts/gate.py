@@ -67,7 +67,7 @@ class Gate:
         return f"{host.name} is paused{until}{reason}: resume it first."
 
     def looks_down(self, host_id: int) -> bool:
-        """True when the last contact failed for want of an answer."""
+        """True when the last contact failed, be it for want of an answer or by a refusal."""
         return Host.objects.filter(pk=host_id, last_error_at__isnull=False).exists()
 
     def herd(self) -> dict[int, str]:

@@ -3,31 +3,70 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Exists, F, Max, OuterRef, QuerySet
 from django.utils import timezone
 
 from hosts.models import Generation, GenerationStatus, Source
 from hosts.store.layout import GenerationInfo, generation_name, list_generations, next_sequence
+from hosts.store.root import check
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable
 
     from hosts.models import BackupRoot
     from jobs.registry import Run
 
-
-def folder_of(root: Path, source: Source) -> Path:
-    """Where a source's generations lie."""
-    return root / source.host.name / source.folder
+GONE = "Its folder is gone from the backup disk."
 
 
 def newest_good(source: Source) -> Generation | None:
     """The generation that the next one is linked against, if its folder is there."""
     good = source.generations.filter(status=GenerationStatus.GOOD).select_related("root", "source__host")
     return next((found for found in good.order_by("-sequence") if found.path.is_dir()), None)
+
+
+def damaged() -> QuerySet[Generation]:
+    """Good generations in which damage was found, unless a newer one of the source was read whole and is as written.
+
+    Each may hold the same file by a hard link, so a newer one of which only a share was read proves nothing.
+    """
+    whole = Generation.objects.filter(
+        source=OuterRef("source"),
+        sequence__gt=OuterRef("sequence"),
+        status=GenerationStatus.GOOD,
+        verified_at__isnull=False,
+        verified_files__gte=F("files"),
+        verify_problem="",
+    )
+    return Generation.objects.filter(status=GenerationStatus.GOOD).exclude(verify_problem="").exclude(Exists(whole))
+
+
+def is_doubtful(base: Generation) -> bool:
+    """Whether damage was found in this generation, or in one as new: it may have the same files by hard links.
+
+    One that was made later is none: it was compared with the host when it was made.
+    """
+    return damaged().filter(source=base.source_id, sequence__gte=base.sequence).exists()
+
+
+def on_disk(rows: Iterable[Generation]) -> list[Generation]:
+    """Without those whose folder is gone: one that cannot be restored must not take the place of one that can.
+
+    Of a disk that is not mounted now every row counts.
+    """
+    there: dict[int, bool] = {}
+
+    def is_mounted(root: BackupRoot) -> bool:
+        if root.pk not in there:
+            there[root.pk] = check(Path(root.path), settings.PIHERDER_INSTALL_ID, root.marker.hex).usable
+        return there[root.pk]
+
+    return [row for row in rows if row.path.is_dir() or not is_mounted(row.root)]
 
 
 def reconcile(source: Source, root: BackupRoot, folder: Path) -> None:

@@ -59,18 +59,3 @@ def _type_inside(blob: bytes) -> str:
     """The type that the key itself names: a length of four bytes, then that many (RFC 4253, 6.6)."""
     length = int.from_bytes(blob[:4], "big")
     return blob[4 : 4 + length].decode("ascii", "replace")
-
-
-def known_hosts_name(address: str, port: int) -> str:
-    """How OpenSSH writes a host in known_hosts; the port is named unless it is 22."""
-    return address if port == 22 else f"[{address}]:{port}"
-
-
-def known_hosts_line(key: HostKey, address: str, port: int) -> str:
-    """Line for a host that is looked up by its address."""
-    return f"{known_hosts_name(address, port)} {key.line}"
-
-
-def known_hosts_alias_line(key: HostKey, alias: str) -> str:
-    """Line for a host that is looked up by ``HostKeyAlias`` (never with a port)."""
-    return f"{alias} {key.line}"

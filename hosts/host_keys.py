@@ -11,21 +11,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from hosts.host_key import (
-    BadKey,
-    HostKey,
-    known_hosts_alias_line,
-    known_hosts_line,
-    known_hosts_name,
-    parse_public_line,
-)
+from hosts.host_key import BadKey, HostKey, parse_public_line
 from hosts.login_key import LoginKey, generate_key, load_private, public_from_private
 from hosts.ssh_errors import HostDown, HostRefused
 from hosts.ssh_target import Target
 
 __all__ = [
-    "BadKey", "HostKey", "algorithms_for", "authenticate", "generate_key", "known_hosts_alias_line", "known_hosts_line",
-    "known_hosts_name", "open_socket", "parse_public_line", "public_from_private", "remote_key", "scan", "shake_hands",
+    "BadKey", "HostKey", "algorithms_for", "authenticate", "generate_key", "open_socket", "parse_public_line",
+    "public_from_private", "remote_key", "scan", "shake_hands",
 ]  # fmt: skip
 
 Opener = Callable[[str, int], "socket.socket | paramiko.Channel"]

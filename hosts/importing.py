@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hosts.enrol import EnrolRefused, LoginKey, add, backup_schedule, read_login_key
+from hosts.enrol import EnrolRefused, LoginKey, add, read_login_key
 from hosts.host_key import BadKey, parse_public_line
 from hosts.host_key import HostKey as Pin
 from hosts.models import Host
@@ -35,6 +35,11 @@ class Planned:
     def name(self) -> str:
         """Its name in the herd."""
         return self.found.alias
+
+    @property
+    def remark(self) -> str:
+        """Why it is left out, and what is left out of it."""
+        return "; ".join([*([self.problem] if self.problem else []), *self.found.notes])
 
     @property
     def jump(self) -> str:
@@ -106,9 +111,7 @@ def store(planned: Planned, *, by: str) -> Host:
         raise EnrolRefused(f"{planned.name} has no usable login key: name one with --key.", wrong_use=True)
     jump = Host.herd.get(name=planned.jump) if planned.jump else None
     found = planned.found
-    host = add(
+    return add(
         planned.name, planned.key, planned.pins, by=by,
-        address=found.address, port=found.port, user=found.user or "root", jump=jump,
+        address=found.address, port=found.port, user=found.user or "root", jump=jump, schedule=True,
     )  # fmt: skip
-    backup_schedule(host)
-    return host

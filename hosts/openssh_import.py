@@ -23,11 +23,11 @@ _DEPTH_LIMIT = 16
 _DEFAULT_KEY = re.compile(r"~/\.ssh/id_(rsa|dsa|ecdsa|ecdsa_sk|ed25519|ed25519_sk|xmss)")
 # ssh runs `Match exec` through $SHELL: should one slip past the refusal, this runs nothing.
 _ENVIRONMENT = {"LC_ALL": "C", "PATH": "/usr/local/bin:/usr/bin:/bin", "SHELL": "/bin/false"}
-_NOT_SUPPORTED = {
-    "proxycommand": "ProxyCommand is not supported, use ProxyJump",
+_NO_WAY = "ProxyCommand is not supported, use ProxyJump"
+_LEFT_OUT = {
     "localcommand": "LocalCommand is not supported and was left out",
     "remotecommand": "RemoteCommand is not supported and was left out",
-    "knownhostscommand": "KnownHostsCommand is not supported, the host key has to be confirmed at the first contact",
+    "knownhostscommand": "KnownHostsCommand is not supported and was left out",
 }
 
 
@@ -37,7 +37,10 @@ class ImportRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One host of the configuration. `host_keys` are `type base64` lines; `problems` are sentences for the person."""
+    """One host of the configuration. `host_keys` are `type base64` lines.
+
+    Sentences for the person: `problems` stand in the way of taking it over, `notes` say what is left out of it.
+    """
 
     alias: str
     address: str
@@ -47,6 +50,7 @@ class Found:
     proxy_jump: str | None = None
     host_keys: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read_config(config: Path, known_hosts: Sequence[Path] = ()) -> list[Found]:
@@ -156,18 +160,20 @@ def _found(config: Path, alias: str, known_hosts: Sequence[Path]) -> Found:
     if code != 0:
         return Found(alias, alias, problems=(f"ssh cannot read it: {error or f'exit code {code}'}",))
     values = effective(printed)
-    problems = [sentence for keyword, sentence in _NOT_SUPPORTED.items() if _one(values, keyword)]
+    problems = [_NO_WAY] if _one(values, "proxycommand") else []
+    notes = [sentence for keyword, sentence in _LEFT_OUT.items() if _one(values, keyword)]
     address, port = _one(values, "hostname") or alias, int(_one(values, "port") or 22)
-    keys = _host_keys(_one(values, "hostkeyalias") or address, port, known_hosts, problems)
+    keys = _host_keys(_one(values, "hostkeyalias") or address, port, known_hosts, problems, notes)
     return Found(
         alias=alias,
         address=address,
         port=port,
         user=_one(values, "user") or "",
-        identity_files=_identity_files(alias, values, problems),
+        identity_files=_identity_files(alias, values, notes),
         proxy_jump=_one(values, "proxyjump"),
         host_keys=keys,
         problems=tuple(problems),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 
@@ -185,7 +191,7 @@ def _one(values: Mapping[str, Sequence[str]], keyword: str) -> str | None:
     return value if value and value.lower() != "none" else None
 
 
-def _identity_files(alias: str, values: Mapping[str, Sequence[str]], problems: list[str]) -> tuple[Path, ...]:
+def _identity_files(alias: str, values: Mapping[str, Sequence[str]], notes: list[str]) -> tuple[Path, ...]:
     """Return the key files that exist. ssh tells its own defaults too: only one that was written out is missed."""
     tokens = {"%": "%", "d": str(_home()), "u": pwd.getpwuid(getuid()).pw_name, "n": alias}
     tokens |= {"h": _one(values, "hostname") or alias, "p": _one(values, "port") or "", "r": _one(values, "user") or ""}
@@ -197,11 +203,13 @@ def _identity_files(alias: str, values: Mapping[str, Sequence[str]], problems: l
         if name and Path(name).is_file():
             files.append(Path(name))
         elif not _DEFAULT_KEY.fullmatch(written):
-            problems.append(f"the key file {written} is not there")
+            notes.append(f"the key file {written} is not there")
     return tuple(files)
 
 
-def _host_keys(name: str, port: int, known_hosts: Sequence[Path], problems: list[str]) -> tuple[str, ...]:
+def _host_keys(
+    name: str, port: int, known_hosts: Sequence[Path], problems: list[str], notes: list[str]
+) -> tuple[str, ...]:
     """Look the host up by ssh-keygen, which also finds hashed names. Authorities and revoked keys are no host keys."""
     wanted = name if port == 22 else f"[{name}]:{port}"
     keys: list[str] = []
@@ -212,7 +220,7 @@ def _host_keys(name: str, port: int, known_hosts: Sequence[Path], problems: list
             if marker == "@revoked":
                 revoked.add(key)
             elif marker == "@cert-authority":
-                problems.append("host certificates are not supported, the host key has to be confirmed")
+                notes.append("host certificates are not supported, only host keys of its own")
             else:
                 keys.append(key)
     if revoked:

@@ -107,7 +107,7 @@ def plan(
 
     Asks instead of removing when the clock is not synchronised (None: unknown, does not ask), when `now` lies before
     the newest generation or more than `max_ahead` after it, and when more than `max_share` of the good ones would go.
-    The share never counts against one removal per source: that is every night's work, also where it is 1 of 3.
+    The share is no matter while no source loses more than one: that is every night's work, also where it is 1 of 3.
     `confirmed` holds the doubts a person has answered with yes. Raises ValueError for a time without zone or a repeated
     id.
     """
@@ -120,7 +120,7 @@ def plan(
     keep = {key: tuple(words) for key, words in reasons.words.items()}
     remove = tuple(c.id for c in sorted(good, key=lambda c: c.sequence) if c.id not in keep)
     doubts = [
-        d for d in _doubts(good, len(remove), now, clock_synchronised, max_share, max_ahead) if d.code not in confirmed
+        d for d in _doubts(good, set(remove), now, clock_synchronised, max_share, max_ahead) if d.code not in confirmed
     ]
     if remove and doubts:
         return Plan(keep, (), " ".join(d.sentence for d in doubts), tuple(d.code for d in doubts), remove)
@@ -178,7 +178,7 @@ def _keep_buckets(line: list[Candidate], rule: _Rule, reasons: _Reasons) -> None
 
 def _doubts(
     good: list[Candidate],
-    removals: int,
+    going: set[Hashable],
     now: datetime,
     synchronised: bool | None,
     max_share: float,
@@ -201,8 +201,9 @@ def _doubts(
             CLOCK_AHEAD,
             f"The newest backup is {days} days old; check the clock, or confirm that backups were off that long.",
         )
-    if removals > max(len(lines), int(max_share * len(good))):
+    most = max((sum(c.id in going for c in line) for line in lines), default=0)  # that one source loses
+    if most > 1 and len(going) > max_share * len(good):
         yield Doubt(
             TOO_MANY,
-            f"{removals} of {len(good)} generations of this host would be removed; confirm that this is wanted.",
+            f"{len(going)} of {len(good)} generations of this host would be removed; confirm that this is wanted.",
         )

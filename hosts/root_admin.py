@@ -37,7 +37,8 @@ class RootView:
 def add_root(path: Path, *, default: bool = False) -> BackupRoot:
     """Mark a folder as a backup root and store it; one that is stored already is only probed again.
 
-    The first root becomes the default one. Raises RootUnusable or PathRefused in words.
+    The first root becomes the default one. A disk that was mounted elsewhere before keeps its row, which gets the new
+    path. Raises RootUnusable or PathRefused in words.
     """
     place = normalise(os.fspath(path))
     if not Path(place).is_dir():
@@ -46,15 +47,38 @@ def add_root(path: Path, *, default: bool = False) -> BackupRoot:
     if found.refusals():
         raise RootUnusable(found.refusals()[0])
     row = BackupRoot.objects.filter(path=place).first() or BackupRoot(path=place)
-    row.marker = uuid.UUID(disk.create_marker(Path(place), settings.PIHERDER_INSTALL_ID, row.marker.hex))
-    row.capabilities, row.probed_at = asdict(found), timezone.now()
+    marker = disk.create_marker(Path(place), settings.PIHERDER_INSTALL_ID, row.marker.hex)
+    if marker != row.marker.hex:
+        row = _row_of_disk(uuid.UUID(marker), row)
+    row.path, row.capabilities, row.probed_at = place, asdict(found), timezone.now()
     with transaction.atomic():
-        first = not BackupRoot.objects.filter(is_default=True).exists()
-        if default or first:
-            BackupRoot.objects.filter(is_default=True).update(is_default=False)
-            row.is_default = True
+        BackupRoot.objects.filter(path=place).exclude(pk=row.pk).delete()
+        if default or not BackupRoot.objects.filter(is_default=True).exists():
+            make_default(row)
         row.save()
     return row
+
+
+def _row_of_disk(marker: uuid.UUID, here: BackupRoot) -> BackupRoot:
+    """The row for the disk with this marker, mounted where `here` has another. Raises RootUnusable."""
+    if here.pk and (here.generations.exists() or here.hosts.exists()):
+        raise RootUnusable(f"Another backup disk is mounted at {here.path}: mount the right one, or this elsewhere.")
+    known = BackupRoot.objects.filter(marker=marker).first()
+    if known is None:
+        here.marker = marker
+        return here
+    if disk.check(Path(known.path), settings.PIHERDER_INSTALL_ID, marker.hex).usable:
+        raise RootUnusable(
+            f"{here.path} is the disk of the backup root {known.path}, or a copy of it: use that, or remove the copy's "
+            f"{disk.MARKER}."
+        )
+    return known
+
+
+def make_default(row: BackupRoot) -> None:
+    """Let a row that is about to be stored be the default one, which no other is any longer; in a transaction."""
+    BackupRoot.objects.filter(is_default=True).exclude(pk=row.pk).update(is_default=False)
+    row.is_default = True
 
 
 def view(row: BackupRoot) -> RootView:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
 
+from hosts.enrol import EnrolRefused
 from hosts.models import Generation, GenerationStatus
 from hosts.store.layout import MANIFEST
 from hosts.store.manifest import browse
@@ -40,7 +41,7 @@ class Name:
     name: str
     kind: str
     size: int | None
-    changed: datetime
+    changed: datetime | None  # None: a moment that no calendar of ours holds
 
     @property
     def is_folder(self) -> bool:
@@ -87,16 +88,30 @@ def folder(generation: Generation, path: str) -> Folder:
 
 def _name(entry: Entry) -> Name:
     path = encode_name(entry.name)
-    changed = datetime.fromtimestamp(entry.mtime_ns / 1e9, UTC)
-    return Name(path, path.rpartition("/")[2], KINDS[entry.kind], entry.size if entry.kind == "file" else None, changed)
+    size = entry.size if entry.kind == "file" else None
+    return Name(path, path.rpartition("/")[2], KINDS[entry.kind], size, _moment(entry.mtime_ns / 1e9))
+
+
+def _moment(seconds: float) -> datetime | None:
+    """A file may be dated far beyond the year 9999; datetime cannot, in the zone of the page neither."""
+    try:
+        return timezone.localtime(datetime.fromtimestamp(seconds, UTC))
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def keep(generation: Generation, note: str) -> None:
-    """Keep a generation for ever, with the reason why."""
-    values = {"kept_at": timezone.now(), "kept_note": note[:200]}
-    Generation.objects.filter(pk=generation.pk).update(**values)
+    """Keep a generation for ever, with the reason why. Raises EnrolRefused when it is being deleted."""
+    _mark(generation, kept_at=timezone.now(), kept_note=note[:200])
 
 
 def let_go(generation: Generation) -> None:
-    """Leave a generation to the host's rule again."""
-    Generation.objects.filter(pk=generation.pk).update(kept_at=None, kept_note="")
+    """Leave a generation to the host's rule again. Raises EnrolRefused when it is being deleted."""
+    _mark(generation, kept_at=None, kept_note="")
+
+
+def _mark(generation: Generation, **values: Any) -> None:
+    """In one update that names the status: retention may take the generation after the row was read."""
+    still = Generation.objects.filter(pk=generation.pk, status=GenerationStatus.GOOD)
+    if not still.update(**values):
+        raise EnrolRefused(f"Generation {generation.sequence} is being deleted.")

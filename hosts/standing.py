@@ -8,12 +8,13 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Exists, F, OuterRef, Window
+from django.db.models import F, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
-from hosts.models import Generation, GenerationStatus, Source
+from hosts import generations
+from hosts.models import Source
 from jobs.models import ScheduleFire
 from jobs.schedules import SCHEDULE, Wish
 
@@ -106,14 +107,10 @@ def period_of(row: PeriodicTask) -> timedelta:
 
 
 def damaged() -> list[str]:
-    """Sources whose last verification found damage: nothing newer of them was proven since."""
-    newer = Generation.objects.filter(
-        source=OuterRef("source"), sequence__gt=OuterRef("sequence"), verified_at__isnull=False
-    )
+    """Sources in which a verification found damage: nothing newer of them was read whole since."""
     rows = (
-        Generation.objects.filter(status=GenerationStatus.GOOD, source__host__removed_at__isnull=True)
-        .exclude(verify_problem="")
-        .exclude(Exists(newer))
+        generations.damaged()
+        .filter(source__host__removed_at__isnull=True)
         .select_related("source__host")
         .order_by("source__host__name", "source__path", "-sequence")
     )

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from django.forms import ModelForm
     from django.http import HttpRequest
 
+    from jobs.services import Requested
+
     ModelAdmin = admin.ModelAdmin[Any]
     TabularInline = admin.TabularInline[Any, Any]
 else:
@@ -87,11 +89,13 @@ class JobAdmin(ReadOnly, ModelAdmin):
     def again(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
         """Ask for the same work anew."""
         who = asker(request, Door.ADMIN)
-        each_says(request, queryset, lambda job: _anew(job, run_again(job, asker=who).job))
+        each_says(request, queryset, lambda job: _anew(job, run_again(job, asker=who)))
 
 
-def _anew(old: Job, new: Job) -> str:
-    return f"Job {old.pk} runs again as job {new.pk}."
+def _anew(old: Job, found: Requested) -> str:
+    if found.attached:
+        return f"Job {found.job.pk} was already doing this."
+    return f"Job {old.pk} runs again as job {found.job.pk}."
 
 
 def each_says(request: HttpRequest, jobs: QuerySet[Job], act: Callable[[Job], str]) -> None:

@@ -65,7 +65,8 @@ class Unavailable(Exception):
 def admit(draft: Draft) -> tuple[Job, bool]:
     """Insert a job with its lanes, or attach to the equal one that is there; returns (job, attached).
 
-    Raises Busy when another job holds a lane, Unavailable when the database was locked twice.
+    Raises Busy when another job holds a lane or the equal one is being cancelled, Unavailable when the database was
+    locked twice.
     """
     locked = 0
     for _ in range(TURNS):
@@ -80,7 +81,7 @@ def admit(draft: Draft) -> tuple[Job, bool]:
             continue
         if other is None:  # it ended between our insert and our look
             continue
-        if _equal(draft, other):
+        if _equal(draft, other) and other.cancel_requested_at is None:
             return other, True
         raise Busy(draft, other)
     raise Unavailable

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 TICK = 1.0  # seconds between two writes of log and progress
 LOOK = 2.0  # seconds between two looks at the row
-# Seconds that work which was asked to end may take before its process is killed: a manifest of millions of files or
-# the sync of a slow disk cannot be broken off. Clean-ups bound themselves, so theirs is only the last resort.
+# Seconds that work may go on after it was asked to end; then its process is killed. Writing the manifest of millions
+# of files or syncing a slow disk cannot be broken off. Clean-ups have limits of their own: theirs is the last resort.
 PATIENCE = 900.0
 CLEAN_UP_PATIENCE = 3600.0
 CANCEL = "cancel"
@@ -83,7 +83,7 @@ class Beside(threading.Thread):
             self._next_look = now + LOOK
             self._look(now)
         self.live.write_progress()
-        logs.store(self.live.job_id, self.live.job_log.take())
+        logs.store(self.live.job_id, self.live.attempt_id, self.live.job_log.take())
 
     @property
     def _renew_every(self) -> float:

@@ -33,17 +33,27 @@ def _drop(before: object, kind: str = "", exclude: tuple[str, ...] = ()) -> int:
     jobs = Job.objects.filter(status__in=TERMINAL, finished_at__lt=before).exclude(kind__in=exclude)
     if kind:
         jobs = jobs.filter(kind=kind)
-    gone = 0
-    while batch := list(jobs.order_by("id").values_list("pk", flat=True)[:BATCH]):
-        for job_id in batch:
-            logs.discard(job_id)
-        Job.objects.filter(pk__in=batch).delete()
-        gone += len(batch)
+    gone = last = 0
+    while batch := list(jobs.filter(pk__gt=last).order_by("id").values_list("pk", flat=True)[:BATCH]):
+        last = batch[-1]
+        cleared = [job_id for job_id in batch if _discarded(job_id)]
+        Job.objects.filter(pk__in=cleared).delete()
+        gone += len(cleared)
     return gone
 
 
+def _discarded(job_id: int) -> bool:
+    """False when the job's log cannot be removed now; its row stays, or nothing would know of the file any more."""
+    try:
+        logs.discard(job_id)
+    except OSError as error:
+        logger.error("job %s: its log cannot be removed: %s", job_id, error)
+        return False
+    return True
+
+
 def _compress_leftovers(before: datetime) -> None:
-    """Compress the logs of jobs that that were not ended by their own worker."""
+    """Compress the logs of jobs that were not ended by their own worker."""
     logs.remove_parts(before.timestamp())
     plain = sorted(logs.left_plain())
     for start in range(0, len(plain), BATCH):

@@ -14,14 +14,17 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from jobs.models import Job, JobLine
+from jobs.models import Job, JobLine, Status
 from jobs.words import one_line
+
+if TYPE_CHECKING:
+    import uuid
 
 logger = logging.getLogger(__name__)
 
@@ -105,15 +108,17 @@ class JobLog:
             self.broken = True
 
 
-def store(job_id: int, rows: list[JobLine]) -> None:
-    """Insert rows and drop what is neither head nor tail any more."""
+def store(job_id: int, attempt: uuid.UUID, rows: list[JobLine]) -> None:
+    """Insert rows and drop what is neither head nor tail any more; nothing when `attempt` no longer runs the job."""
     if not rows:
         return
     last = rows[-1].number
     with transaction.atomic():
+        # First, and naming the attempt: a worker that froze and woke must not write into the log of an ended job.
+        if not Job.objects.filter(pk=job_id, status=Status.RUNNING, attempt=attempt).update(log_lines=last):
+            return
         JobLine.objects.bulk_create(rows, ignore_conflicts=True)
         JobLine.objects.filter(job_id=job_id, number__gt=HEAD, number__lte=last - TAIL).delete()
-        Job.objects.filter(pk=job_id).update(log_lines=last)
 
 
 def compress(job_id: int) -> None:

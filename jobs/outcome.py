@@ -103,3 +103,12 @@ def worker_lost(name: str) -> End:
         failure=Failure.WORKER_LOST,
         error=f"The worker {name} was lost while the job ran; it was not resumed. Run it again.",
     )
+
+
+def killed_at_limit() -> End:
+    """The end of a job whose process did not heed its time limit."""
+    return End(
+        Status.FAILED,
+        failure=Failure.TIME_LIMIT,
+        error="Stopped at its time limit: its process did not end when it was asked to and was killed.",
+    )

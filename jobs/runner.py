@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.conf import settings
-from django.db import DatabaseError, DataError, IntegrityError, transaction
+from django.db import DatabaseError, DataError, IntegrityError
 from django.db.models import Q
 
 from jobs import logs, node, outcome, registry, slots, transitions
@@ -70,7 +70,7 @@ class Held:
         """Release the mutex, what is left of the fence, and the connection."""
         if self.mutex:
             self.mutex.release()
-            with suppress(DatabaseError):  # the end of the row freed it, or the sweep does
+            with suppress(DatabaseError):  # then the end of the row frees it, or the sweep does
                 Lane.objects.filter(name=Lane.FENCE, attempt=attempt).delete()
         if self.session:
             with suppress(Exception):  # a connection that is already broken cannot be closed twice
@@ -210,8 +210,7 @@ def _lock(job: Job, attempt: uuid.UUID, family: Family, held: Held) -> None:
         return
     hosts = sorted(pk for pk in {job.host_id, job.peer_host_id} if pk is not None)
     try:
-        with transaction.atomic():
-            Lane.objects.bulk_create([Lane(name=Lane.FENCE, host_id=pk, job=job, attempt=attempt) for pk in hosts])
+        transitions.take_fence(job.pk, attempt, hosts)
     except IntegrityError:
         raise PutBack(WaitingOn.LOCK, _fence_holder(hosts, job)) from None
     mutex = HostMutex.of(hosts, job.pk, attempt)
@@ -240,7 +239,7 @@ def _work(job: Job, attempt: uuid.UUID, family: Family, held: Held, me: Me) -> N
         end = outcome.carry_out(family, live, me)
     except NotYet as wait:
         beside.finish()
-        log.close()
+        _write_lines(live)
         why = str(wait)
         patiently(lambda: transitions.put_back(job.pk, attempt, WaitingOn.LOCK, why, NOT_YET))
         return
@@ -253,20 +252,23 @@ def _work(job: Job, attempt: uuid.UUID, family: Family, held: Held, me: Me) -> N
 
 def _finish(live: LiveRun, family: Family, end: End | None) -> None:
     """Write the last lines and the end; a database that is away is waited for, as long as nobody took the row."""
-    rows = live.job_log.take()
-    live.job_log.close()
     if end is None:
+        live.job_log.close()
         return
-    try:
-        patiently(lambda: logs.store(live.job_id, rows))
-        patiently(live.write_progress)
-    except IntegrityError:
-        return  # the job was deleted meanwhile
+    _write_lines(live)
+    patiently(live.write_progress)
     try:
         _store(live, end)
     except LostClaim:
         return
     _settle_log(live.job_id, keep=family.keep_log or end.status != Status.SUCCEEDED)
+
+
+def _write_lines(live: LiveRun) -> None:
+    """Store what the thread beside it had not stored yet, while the row is still running, and close the file."""
+    rows = live.job_log.take()
+    live.job_log.close()
+    patiently(lambda: logs.store(live.job_id, live.attempt_id, rows))
 
 
 def _store(live: LiveRun, end: End) -> None:

@@ -91,7 +91,10 @@ def due_since(schedule: Rhythm, last: datetime, now: datetime) -> datetime | Non
 
 
 def offset(schedule: PeriodicTask, spread: timedelta) -> timedelta:
-    """This schedule's place in its spread: always the same, so that hosts do not all start at once."""
+    """This schedule's place in its spread: always the same, so that schedules of one time do not all start at once.
+
+    The hosts of one schedule come in together all the same, and take turns at the workers' slots.
+    """
     seconds = int(spread.total_seconds())
     return timedelta(seconds=zlib.crc32(f"{schedule.pk}:{schedule.name}".encode()) % seconds if seconds else 0)
 

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import DatabaseError, connection
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 from jobs import registry, tasks, transitions
 from jobs.losses import bury, end_lost, look_of
-from jobs.models import EngineSettings, Failure, Job, Lane, Status, WaitingOn, WorkerNode
+from jobs.models import TERMINAL, EngineSettings, Failure, Job, Lane, Status, WaitingOn, WorkerNode
 from jobs.registry import HostDown, HostRefused
 from jobs.transitions import End, LostClaim
-from jobs.waits import NO_JUMP, Clocks, hint_is_gone, host_wait, is_due, take_probe, waited
+from jobs.waits import NO_JUMP, Clocks, hint_is_gone, host_wait, is_due, stand_still, take_probe, waited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from jobs.node import Me
 
@@ -68,7 +68,7 @@ class Sweeper:
     def tend(self) -> None:
         """The part that may speak to hosts and to the broker."""
         jump = self.clocks.jump()
-        _each(*self._lost_rows(looks=True), self.expire, self.refuse_removed_hosts)
+        _each(*self._lost_rows(looks=True), self.drop_stale_fences, self.expire, self.refuse_removed_hosts)
         if not EngineSettings.load().held:
             waits = (functools.partial(self.probe_waiting_hosts, jump), functools.partial(self.wake_lock_waiters, jump))
             _each(*waits, self.publish_lost_hints)
@@ -127,6 +127,13 @@ class Sweeper:
                     end_lost(job, me)
         self.missing[looks] = {pk: job.attempt for pk, job in missing.items()}
 
+    def drop_stale_fences(self) -> None:
+        """Remove fences of attempts that are over: whoever set one froze, or lost the database, before the undoing."""
+        over = Q(job__status__in=TERMINAL) | Q(job__attempt__isnull=True) | ~Q(attempt=F("job__attempt"))
+        stale = Lane.objects.filter(over, name=Lane.FENCE)
+        if stale.exists():
+            logger.warning("%d stale fences removed", stale.delete()[0])
+
     # --- rows ----------------------------------------------------------------------------------------------------
 
     def expire(self) -> None:
@@ -178,7 +185,7 @@ class Sweeper:
     def probe_waiting_hosts(self, jump: timedelta = NO_JUMP) -> None:
         """Look at all hosts that are due at once; log in only where the port answers; wake or give up."""
         pause = timedelta(seconds=settings.PIHERDER_PROBE_SEC)
-        due = [job for job in _waiting(WaitingOn.HOST) if take_probe(job, pause, jump)]
+        due = [job for job in _not_paused(_waiting(WaitingOn.HOST)) if take_probe(job, pause, jump)]
         if not due:
             return
         hosts = sorted({job.host_id for job in due if job.host_id is not None})
@@ -223,7 +230,7 @@ class Sweeper:
         )
         fenced: set[int | None] = set(Lane.objects.filter(name=Lane.FENCE).values_list("host_id", flat=True))
         fenced |= set(woken.values_list("host_id", flat=True))
-        for job in _waiting(WaitingOn.LOCK):
+        for job in _not_paused(_waiting(WaitingOn.LOCK)):
             hosts = {job.host_id, job.peer_host_id} - {None}
             due = take_probe(job, LOCK_PROBE, jump)
             if due and self._is_over(job, limit):
@@ -237,6 +244,18 @@ class Sweeper:
 def _waiting(on: WaitingOn) -> Iterable[Job]:
     rows = Job.objects.filter(status=Status.PENDING, waiting_on=on, attempt__isnull=True)
     return rows.select_related("host").order_by("waiting_since", "id")
+
+
+def _not_paused(jobs: Iterable[Job]) -> Iterator[Job]:
+    """Those whose host is not paused, and those that are not due; the wait of the others stands still."""
+    paused = functools.cache(registry.gate().paused)
+    pause = timedelta(seconds=settings.PIHERDER_PROBE_SEC)
+    for job in jobs:
+        due = job.next_probe_at is None or is_due(job.next_probe_at, timezone.now())
+        if due and job.host_id is not None and paused(job.host_id):
+            stand_still(job, pause)
+        else:
+            yield job
 
 
 def _wake(job: Job) -> None:

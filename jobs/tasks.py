@@ -15,7 +15,7 @@ from kombu.exceptions import KombuError
 from kombu.exceptions import OperationalError as BrokerAway
 from redis.exceptions import RedisError
 
-from jobs import hints, mutex, registry, runner
+from jobs import beside, hints, mutex, registry, runner
 from jobs.models import ACTIVE, Job
 
 if TYPE_CHECKING:
@@ -35,7 +35,10 @@ TASKS = (
     "nmap_job",
 )
 EARLY_ACK = {"host_bootstrap_job", "drive_copy_job"}
-MARGIN = timedelta(seconds=60)  # the engine's own limit comes first, Celery's a minute behind it
+# Celery's limit is for a process whose guard (`beside`) is dead: it comes a margin after all that the guard waits for.
+# That may be after the visibility time-out. A copy of the message delivered then finds the row running and ends.
+BEYOND = timedelta(seconds=beside.PATIENCE + beside.CLEAN_UP_PATIENCE)
+MARGIN = timedelta(seconds=60)
 
 
 def _declare(name: str) -> Any:
@@ -76,7 +79,7 @@ def publish_row(job: Job) -> bool:
 
 
 def _send(job: Job, now: datetime) -> bool:
-    hard = job.time_limit + 2 * MARGIN
+    hard = job.time_limit + BEYOND + 2 * MARGIN
     try:
         current_app.send_task(
             task_of(job),

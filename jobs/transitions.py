@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import Q
 from django.utils import timezone
 
@@ -16,6 +16,7 @@ from jobs.models import ACTIVE, Failure, Job, JobEvent, Lane, Status, WaitingOn
 from jobs.words import one_line, storable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import timedelta
 
     from jobs.node import Me
@@ -106,6 +107,17 @@ def claim(job_id: int, attempt: uuid.UUID) -> None:
         _move(job_id, where, to, "running", attempt=attempt)
 
 
+def take_fence(job_id: int, attempt: uuid.UUID, hosts: Iterable[int]) -> None:
+    """The fence row of each host for the row that `attempt` has picked up; all or none.
+
+    Raises LostClaim when the row was taken away or ended meanwhile, IntegrityError when another job has a fence there.
+    """
+    with transaction.atomic():
+        if _locked(job_id, Q(status=Status.PENDING, attempt=attempt)) is None:
+            raise LostClaim(f"Job {job_id} was taken away.")
+        Lane.objects.bulk_create([Lane(name=Lane.FENCE, host_id=pk, job_id=job_id, attempt=attempt) for pk in hosts])
+
+
 def put_back(job_id: int, attempt: uuid.UUID, on: WaitingOn, why: str, pause: timedelta) -> None:
     """Undo a pick-up, or a claim after which nothing was done: the row waits, its lanes stay, its slot is free.
 
@@ -121,7 +133,8 @@ def put_back(job_id: int, attempt: uuid.UUID, on: WaitingOn, why: str, pause: ti
         if row.cancel_requested_at:
             _end(row, mine, cancelled_by(row))
             return
-        goes_on = row.waiting_since and _last_wait(job_id) == on
+        # A wait for a worker lies within the wait for what the job was woken from.
+        goes_on = row.waiting_since and (on == WaitingOn.WORKER or _last_wait(job_id) == on)
         to = {
             **CLEARED,
             "status": Status.PENDING,
@@ -147,8 +160,8 @@ def _locked(job_id: int, where: Q) -> Job | None:
 
 
 def _last_wait(job_id: int) -> str:
-    """What the job waited on last, "" when it never waited."""
-    waits = JobEvent.objects.filter(job_id=job_id, name__startswith=WAITED)
+    """What the job waited on last, other than a worker; "" when it never did."""
+    waits = JobEvent.objects.filter(job_id=job_id, name__startswith=WAITED).exclude(name=f"{WAITED}{WaitingOn.WORKER}")
     name = waits.order_by("-id").values_list("name", flat=True).first() or WAITED
     return name.removeprefix(WAITED)
 
@@ -189,10 +202,10 @@ def release_pick_up(job: Job, why: str) -> None:
     """Picked up by a boot that is gone, never claimed → pending and published anew: nothing ran. Raises LostClaim."""
     with transaction.atomic():
         where = Q(status=Status.PENDING, attempt=job.attempt, boot=job.boot)
-        Lane.objects.filter(job=job, name=Lane.FENCE, attempt=job.attempt).delete()
         row = _locked(job.pk, where)
         if row is None:
             raise LostClaim(f"Job {job.pk} is no longer picked up by the worker that was lost.")
+        Lane.objects.filter(job=job, name=Lane.FENCE, attempt=job.attempt).delete()
         if row.cancel_requested_at:
             _end(row, where, cancelled_by(row))
             return
@@ -247,9 +260,16 @@ def _start_next(job: Job) -> None:
             text = follow_up.insert(job)
     except (OperationalError, InterfaceError):
         raise
-    except follow_up.NotInserted as reason:
-        text = f"Not started: {reason}"
-    except Exception as error:  # a fault of ours: it must not cost the end of work that is done
-        logger.exception("job %s: what follows cannot be started", job.pk)
-        text = f"Not started: a fault in PiHerder ({type(error).__name__}: {error})."
+    except Exception as reason:
+        if connection.needs_rollback:  # the database went away under it, whatever that was taken for on the way here
+            raise OperationalError("the database went away while a follow-up was inserted") from reason
+        text = f"Not started: {_why_not(job, reason)}"
     JobEvent.objects.create(job_id=job.pk, name="then", text=storable(text), node=job.node)
+
+
+def _why_not(job: Job, reason: Exception) -> str:
+    """Why nothing follows; a fault of ours must not cost the end of work that is done."""
+    if isinstance(reason, follow_up.NotInserted):
+        return str(reason)
+    logger.error("job %s: what follows cannot be started", job.pk, exc_info=reason)
+    return f"a fault in PiHerder ({type(reason).__name__}: {reason})."

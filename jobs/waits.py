@@ -78,6 +78,19 @@ def _ahead() -> float:
     return timezone.now().timestamp() - time.monotonic()
 
 
+def stand_still(job: Job, pause: timedelta) -> None:
+    """Put a due probe off by `pause` without counting the time: the job waits for a host that is paused."""
+    now = timezone.now()
+    planned = job.next_probe_at or now
+    if not is_due(planned, now):
+        return
+    fields: dict[str, datetime] = {"next_probe_at": now + pause}
+    if job.waiting_since:
+        fields["waiting_since"] = min(job.waiting_since + (now + pause - planned), now)
+    row = Job.objects.filter(pk=job.pk, status=Status.PENDING, attempt__isnull=True, next_probe_at=job.next_probe_at)
+    row.update(**fields)
+
+
 def take_probe(job: Job, pause: timedelta, jump: timedelta = NO_JUMP) -> bool:
     """Win the right to probe a due row by moving its next probe; a clock's `jump` moves the wait's start along.
 

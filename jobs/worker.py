@@ -7,26 +7,28 @@ import os
 import platform
 import signal
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery import bootsteps, signals
 from celery.worker import state
 from django.conf import settings
-from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.db import DatabaseError, IntegrityError, InterfaceError, connection, transaction
 from django.utils import timezone
 
 from jobs import deaf, losses, node, transitions
 from jobs.deaf import Ears
 from jobs.models import Job, Status, WorkerNode
 from jobs.monitor import Heart, Loop, Monitor, wait_for
-from jobs.outcome import worker_lost
+from jobs.outcome import killed_at_limit, worker_lost
 from jobs.sweeper import Sweeper
 from jobs.tasks import TASKS
 from jobs.transitions import LostClaim
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jobs.node import Me
 
 logger = logging.getLogger(__name__)
@@ -151,7 +153,7 @@ def _sign_off(why: str) -> None:
     """Mark this boot dead ourselves, with the heart at rest: it would take that for a burial."""
     for heart in _heart:
         heart.rest()
-    with suppress(DatabaseError, RuntimeError):
+    with _own_connection():
         boot = node.me().boot
         WorkerNode.objects.filter(pk=boot, dead_at__isnull=True).update(dead_at=timezone.now(), dead_why=why)
 
@@ -173,7 +175,7 @@ def _children_of(thread: str) -> str:
 @signals.worker_shutting_down.connect
 def drain(**_: Any) -> None:
     """SIGTERM: say so on the node's row; each job's own thread then counts the grace."""
-    with suppress(DatabaseError, RuntimeError):
+    with _own_connection():
         WorkerNode.objects.filter(pk=node.me().boot, drain_at__isnull=True).update(drain_at=timezone.now())
 
 
@@ -188,18 +190,36 @@ def child_lost(sender: Any = None, exception: BaseException | None = None, args:
     """A pool child died under a job: the parent reports it, unless another child carries the same job."""
     if not isinstance(exception, WorkerLostError | TimeLimitExceeded) or getattr(sender, "name", "") not in TASKS:
         return
-    with suppress(DatabaseError, LostClaim, RuntimeError):
-        report_child(args[0])
+    with _own_connection(), suppress(LostClaim):
+        report_child(args[0], overran=isinstance(exception, TimeLimitExceeded))
 
 
-def report_child(job_id: int) -> None:
-    """Fail or put back the row of a dead child. Raises LostClaim."""
+@contextmanager
+def _own_connection() -> Iterator[None]:
+    """A piece of work on the database by a thread of Celery's, which lives on without it.
+
+    No request ends there and no task, so nobody else puts away a connection that broke meanwhile.
+    """
+    try:
+        with suppress(DatabaseError, InterfaceError, RuntimeError):  # RuntimeError: this process is no worker
+            yield
+    finally:
+        if not connection.in_atomic_block:
+            connection.close()
+
+
+def report_child(job_id: int, *, overran: bool = False) -> None:
+    """Fail or put back the row of a dead child; `overran`: Celery killed it at the hard limit. Raises LostClaim.
+
+    Where the host can tell how the work ended, the sweep asks it.
+    """
     me = node.me()
     job = Job.objects.filter(pk=job_id, boot=me.boot, status__in=(Status.PENDING, Status.RUNNING)).first()
     others = sum(1 for request in list(state.active_requests) if request.args and request.args[0] == job_id)
     if job is None or others > 1:
         return
     if job.status == Status.RUNNING:
-        transitions.end_orphan(job, worker_lost(job.node))
+        if not losses.look_of(job):
+            transitions.end_orphan(job, killed_at_limit() if overran else worker_lost(job.node))
     else:
         transitions.release_pick_up(job, "the worker's process died before the work began")

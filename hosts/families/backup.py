@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
-from hosts import generations, hooks
+from hosts import generations, hooks, nested
 from hosts.checksums import Checksums
 from hosts.copied import Copied, require_all, summary
 from hosts.copying import Way, code_of, copy, own_folder, refuse_busy, shown, way_to
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hosts.rsync.run import Finished
     from jobs.registry import Params
 
-ADOPTED_HASH = 256 << 20  # bytes of files adopted from an interrupted run that are read again for their checksums
+HASH_HERE = 256 << 20  # bytes of files without a checksum, as an interrupted run leaves them, that a run reads for one
 FULL = (errno.ENOSPC, errno.EDQUOT)
 BUSY_WAITS = (2.0, 5.0, 10.0, 20.0, 30.0)  # seconds between the tries of a source whose lock another copy holds
 SMALL = 10  # a source with fewer files may shrink as it likes, unless to nothing
@@ -64,6 +64,7 @@ class Place:
     root: BackupRoot
     folder: Path  # the host's folder in the root
     accept_shrink: bool
+    within: dict[str, str]  # by a source's path, where the root lies in it
 
 
 @register
@@ -102,12 +103,14 @@ class Backup(HostFamily):
         require_space(disk)
         require_able(root, disk)
         with own_folder(disk, host.name) as folder, way_to(host, run) as way:
-            place = Place(run, way, root, folder, bool(run.params.get("accept_shrink")))
+            within = nested.roots_within(run.shell(), way.remote, root, sources)
+            place = Place(run, way, root, folder, bool(run.params.get("accept_shrink")), within)
             owed = hooks.owed(run, host)
             with hooks.around(run, host):
                 results = [_one(place, source, first=not number) for number, source in enumerate(sources)]
                 require_all(results)
-        return summary(host, results, owed)
+        notes = [nested.left_out(source, within[source.path]) for source in sources if source.path in within]
+        return summary(host, results, " ".join(filter(None, (*notes, owed))))
 
 
 def wanted(host: Host, named: str) -> list[Source]:
@@ -163,6 +166,8 @@ def _not_stored(place: Place, source: Source, error: Exception) -> JobFailed:
 
 def _copy(place: Place, source: Source) -> Copied:
     run, folder = place.run, place.folder / source.folder
+    if place.within.get(source.path) == ".":
+        raise JobFailed(f"{source.path} is the backup root itself: name another source.", Failure.REFUSED)
     folder.mkdir(mode=0o700, exist_ok=True)
     patiently(lambda: generations.reconcile(source, place.root, folder), run.check_cancel)
     run.step(f"copy {source.path}"[:100])
@@ -207,6 +212,9 @@ def _fill(place: Place, row: Generation, partial: Partial, previous: Generation 
 
 
 def _command(place: Place, source: Source, partial: Partial, previous: Generation | None, fake: bool) -> Pull:
+    doubtful = previous is not None and patiently(lambda: generations.is_doubtful(previous))
+    if doubtful:
+        place.run.log(f"{source.path}: damage was found in the last generation, so every file is compared by content.")
     return Pull(
         place.way.remote,
         decode_name(source.path),
@@ -214,13 +222,21 @@ def _command(place: Place, source: Source, partial: Partial, previous: Generatio
         place.folder / COPY_LOCK,
         Options(fake_super=fake, bandwidth_kib=source.host.bandwidth_kib),
         link_dest=previous.path / TREE if previous else None,
-        excludes=tuple(source.excludes),
+        excludes=_excludes(place, source),
         one_file_system=stays_on_one(source),
+        by_content=doubtful,
     )
 
 
+def _excludes(place: Place, source: Source) -> tuple[str, ...]:
+    below = place.within.get(source.path)
+    return (*([nested.exclude(below)] if below else ()), *source.excludes)
+
+
 def _left_out(place: Place, source: Source) -> tuple[str, ...]:
-    found = patiently(lambda: not_covered(source))
+    below = place.within.get(source.path)
+    nesting = (nested.left_out(source, below),) if below else ()
+    found = (*nesting, *patiently(lambda: not_covered(source)))
     for sentence in found:
         place.run.log(f"{source.path}: {sentence}")
     return found
@@ -273,6 +289,8 @@ def _info(place: Place, row: Generation, done: Finished, warnings: tuple[str, ..
         rsync_code=max(0, done.exit_code),
         warnings=warnings,
         fake_super=row.fake_super,
+        excludes=_excludes(place, row.source),
+        one_file_system=stays_on_one(row.source),
     )
 
 
@@ -286,8 +304,9 @@ def _publish(
     moved: int,
 ) -> Copied:
     """The manifest, then a fenced write, then the rename: a worker that lost its claim publishes nothing."""
-    hash_here = ADOPTED_HASH if partial.adopted else 0
-    sealed, _ = seal(partial, info, checksums, previous.path if previous else None, hash_here_bytes=hash_here)
+    older = previous.path if previous else None
+    check = place.run.check_cancel
+    sealed, _ = seal(partial, info, checksums, older, hash_here_bytes=HASH_HERE, check=check)
     _require_size(place, row.source, previous, sealed.files)
     place.run.step("publish")
     publish(partial, row.path)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from django import forms
 from django.utils import timezone
 
+from hosts import generations
 from hosts.copying import own_folder
 from hosts.family import HostFamily, host_of
 from hosts.models import Generation, GenerationStatus
@@ -75,7 +76,8 @@ class BackupVerify(HostFamily):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was read of one generation. `problem` is a sentence, or ""; `cursor` is where the next run goes on.
+    """What was read of one generation. `problem` is a sentence, or ""; `cursor` is where the next run goes on;
+    `whole` says that all of it was read.
 
     `files` were compared with their checksums, `unknown` were read but have none; `bytes` were read.
     """
@@ -85,6 +87,7 @@ class Proof:
     bytes: int = 0
     cursor: str = ""
     problem: str = ""
+    whole: bool = False
 
 
 def _evidence(proofs: list[Proof]) -> str:
@@ -112,9 +115,13 @@ def _one(run: Run, host: Host, newest: Generation, share: float) -> Proof:
     run.step(f"verify {path}"[:100])
     disk = mounted(newest.root)
     cursor = patiently(lambda: _cursor(newest))
+    most: int | None = MOST_BYTES
+    if patiently(lambda: _is_damaged(newest)):
+        run.log(f"{path}: damage was found before, so all of it is read.")
+        share, most = 1.0, None
     with own_folder(disk, host.name) as folder:
         try:
-            proof = _prove(run, newest, share, cursor, folder)
+            proof = _prove(run, newest, share, most, cursor, folder)
         except (StoreError, OSError) as error:
             if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
                 raise JobFailed(f"There is no room for a sample at {folder}: free some.", Failure.NO_SPACE) from None
@@ -127,14 +134,19 @@ def _one(run: Run, host: Host, newest: Generation, share: float) -> Proof:
     return proof
 
 
+def _is_damaged(newest: Generation) -> bool:
+    """Whether damage of this source is open: it lies in one file, which a share of the others says nothing of."""
+    return generations.damaged().filter(source=newest.source_id).exists()
+
+
 def _cursor(newest: Generation) -> str:
     """Where the last verification of this source ended, so that new generations do not make it begin anew each time."""
     earlier = newest.source.generations.exclude(verify_cursor="").order_by("-sequence")
     return earlier.values_list("verify_cursor", flat=True).first() or ""
 
 
-def _prove(run: Run, newest: Generation, share: float, cursor: str, folder: Path) -> Proof:
-    """Raises StoreError, OSError."""
+def _prove(run: Run, newest: Generation, share: float, most: int | None, cursor: str, folder: Path) -> Proof:
+    """Read a share, `most` bytes of it, and restore a sample. Raises StoreError, OSError."""
     path = newest.source.path
     if not newest.path.is_dir():
         raise StoreError("its folder is not on the backup disk any more.")
@@ -143,7 +155,7 @@ def _prove(run: Run, newest: Generation, share: float, cursor: str, folder: Path
             newest.path,
             share,
             cursor=cursor,
-            max_bytes=MOST_BYTES,
+            max_bytes=most,
             check=run.check_cancel,
             on_progress=lambda files, done: run.progress(files, None, f"{path}: {size(done)} read"),
         )
@@ -152,8 +164,9 @@ def _prove(run: Run, newest: Generation, share: float, cursor: str, folder: Path
     run.log(f"{path}: {count(sample.files, 'file')} restored to scratch and compared.")
     what = report.sentence() if not report.ok else " ".join(sample.problems[:1])
     problem = _words(newest, what) if what else ""
-    compared = report.checked - report.without_checksum + sample.files
-    return Proof(compared, report.without_checksum, report.bytes + sample.bytes, report.cursor, problem)
+    unknown, read = report.without_checksum, report.bytes + sample.bytes
+    compared = report.checked - unknown + sample.files
+    return Proof(compared, unknown, read, report.cursor, problem, whole=report.complete)
 
 
 def _words(newest: Generation, what: str) -> str:
@@ -175,8 +188,13 @@ def _scratch(folder: Path, run: Run) -> Iterator[Path]:
 
 
 def _note(newest: Generation, proof: Proof) -> None:
-    """What host and generation show: last proven restorable, or the problem. Without a comparison nothing is proven."""
-    fields: dict[str, object] = {"verify_cursor": proof.cursor, "verify_problem": proof.problem[:300]}
+    """What host and generation show: last proven restorable, or the problem. Without a comparison nothing is proven.
+
+    A problem that was found stays until the whole generation was read and is as written.
+    """
+    fields: dict[str, object] = {"verify_cursor": proof.cursor}
+    if proof.problem or proof.whole:
+        fields["verify_problem"] = proof.problem[:300]
     if proof.files and not proof.problem:
         fields |= {"verified_at": timezone.now(), "verified_files": proof.files, "verified_bytes": proof.bytes}
     Generation.objects.filter(pk=newest.pk).update(**fields)

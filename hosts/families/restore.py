@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from django import forms
 
-from hosts.copying import Way, code_of, copy, own_folder, refuse_busy, shown, way_to
+from hosts import nested
+from hosts.copying import Way, code_of, copy, own_folder, reached, refuse_busy, shown, way_to
+from hosts.coverage import stays_on_one
 from hosts.family import HostFamily, host_of
 from hosts.meter import Meter
 from hosts.models import Generation, GenerationStatus, Host, Source
@@ -17,7 +20,7 @@ from hosts.rsync.command import Options
 from hosts.rsync.command import Restore as Push
 from hosts.rsync.outcome import Kind, Verdict
 from hosts.rsync.process import log_text
-from hosts.store.layout import MANIFEST, TREE
+from hosts.store.layout import INFO, MANIFEST, TREE, GenerationInfo, LayoutError
 from hosts.store.lock import COPY_LOCK
 from hosts.store.manifest import ManifestDamaged, lookup
 from hosts.store.paths import (
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 
 LATEST = "latest"
 LISTED = 1000  # names of a dry run that the log shows
+UNREAD = 23  # rsync's code for a generation that lacks names which could not be read
 
 
 class RestoreForm(forms.Form):
@@ -103,14 +107,23 @@ class Written:
 
     files: int = 0
     bytes: int = 0
-    names: list[str] = field(default_factory=list)
+    deleted: int = 0
+    gone: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
 
     def add(self, line: FileLine) -> None:
         """Count one name."""
         self.files += line.transferred
         self.bytes += line.length if line.transferred else 0
-        if len(self.names) < LISTED:
-            self.names.append(f"{line.change} {log_text(line.name)}")
+        self.deleted += line.deleted
+        names = self.gone if line.deleted else self.changed
+        if len(names) < LISTED:
+            names.append(f"{line.change} {log_text(line.name)}")
+
+    @property
+    def names(self) -> list[str]:
+        """What happened to which name, the deletions first."""
+        return (self.gone + self.changed)[:LISTED]
 
 
 @register
@@ -132,7 +145,8 @@ class Restore(HostFamily):
         if not tree.is_dir():
             gone = f"Generation {generation.sequence} is not on the backup disk any more ({generation.path})"
             raise JobFailed(f"{gone}: restore another one.", Failure.REFUSED)
-        with own_folder(disk, generation.source.host.name) as folder, way_to(host, run) as way:
+        _require_deletable(generation, run.params)
+        with own_folder(disk, generation.source.host.name, reads=True) as folder, way_to(host, run) as way:
             push = _command(run, way, generation, tree, folder)
             run.step("dry run" if run.params["dry_run"] else "restore")
             written = Written()
@@ -143,6 +157,7 @@ class Restore(HostFamily):
                 destination=host.name,
                 on_progress=Meter(run).hear,
                 on_file=written.add,
+                push=True,
             )
         refuse_busy(verdict)
         return _summary(run, host, generation, written, done, verdict, way)
@@ -163,6 +178,14 @@ def chosen(host: Host, params: dict[str, object]) -> Generation:
     return found
 
 
+def _require_deletable(generation: Generation, params: dict[str, object]) -> None:
+    """Raises JobFailed where a deletion could take what is in no backup."""
+    if params["delete"] and generation.rsync_code == UNREAD:
+        lacks = f"Generation {generation.sequence} of {generation.source.path} lacks names that could not be read"
+        words = f"{lacks}, and deleting would remove them on the host: restore it without deleting."
+        raise JobFailed(words, Failure.REFUSED)
+
+
 def _command(run: Run, way: Way, generation: Generation, tree: Path, folder: Path) -> Push:
     """Raises JobFailed when the path is not in the generation, PathRefused for a place that must not be written."""
     path = decode_name(str(run.params["path"]))
@@ -175,7 +198,41 @@ def _command(run: Run, way: Way, generation: Generation, tree: Path, folder: Pat
         dry_run=bool(run.params["dry_run"]),
         bandwidth_kib=way.host.bandwidth_kib,
     )
-    return Push(way.remote, tree, target_of(run.params), folder / COPY_LOCK, options, (path,) if path else ())
+    push = Push(way.remote, tree, target_of(run.params), folder / COPY_LOCK, options)
+    if options.delete:
+        return _sparing(push, run, generation)
+    return _placed(push, run, decode_name(generation.source.path), path)
+
+
+def _sparing(push: Push, run: Run, generation: Generation) -> Push:
+    """What the backup left out is not deleted, neither by what the source says now nor by what it said then; nor are
+    the backups themselves. Raises JobFailed where it is these that would be deleted.
+    """
+    source, then = generation.source, None
+    target = Source(path=encode_name(push.destination))
+    within = nested.roots_within(run.shell(), push.remote, generation.root, [target])
+    if "." in within.values():
+        raise JobFailed(f"{target.path} is the backup root itself: restore without deleting.", Failure.REFUSED)
+    with suppress(LayoutError, OSError):
+        then = GenerationInfo.from_json((generation.path / INFO).read_bytes())
+    excludes = (*map(nested.exclude, within.values()), *source.excludes, *(then.excludes if then else ()))
+    one = stays_on_one(source) or (then is not None and then.one_file_system)
+    return replace(push, excludes=tuple(dict.fromkeys(excludes)), one_file_system=one)
+
+
+def _placed(push: Push, run: Run, source: bytes, path: bytes) -> Push:
+    """Folders that are there already keep their owner and mode, unless the whole source goes back to its own place."""
+    goal = push.destination.rstrip(b"/")
+    if not path:
+        other = push.destination != source and reached(run.shell(), push.remote, [push.destination])
+        return replace(push, names=tuple(sorted(os.listdir(bytes(push.generation))))) if other else push
+    above = path.split(b"/")[:-1]
+    folders = [b"/".join(above[: depth + 1]) for depth in range(len(above))]
+    if not folders:
+        return replace(push, names=(path,))
+    there = reached(run.shell(), push.remote, [push.destination, *(goal + b"/" + folder for folder in folders)])
+    missing = folders[max(0, there - 1) :][:1]
+    return replace(push, names=(path,), missing=b"".join(missing))
 
 
 def _holds(generation: Generation, path: bytes) -> bool:
@@ -189,17 +246,21 @@ def _holds(generation: Generation, path: bytes) -> bool:
 def _summary(
     run: Run, host: Host, generation: Generation, written: Written, done: Finished, verdict: Verdict, way: Way
 ) -> Summary:
-    result = {"files": written.files, "bytes": written.bytes, "generation": generation.folder, "names": written.names}
+    numbers = {"files": written.files, "bytes": written.bytes, "deleted": written.deleted}
+    result = {**numbers, "generation": generation.folder, "names": written.names}
     if verdict.kind is not Kind.OK:
         raise JobFailed(verdict.sentence, code_of(verdict), {**result, "paths": shown(verdict.paths)})
     for name in written.names if run.params["dry_run"] else ():
         run.log(name)
     what = f"{count(written.files, 'file')}, {size(written.bytes)}"
+    gone = count(written.deleted, "name")
     goal = f"{host.name}:{run.params['to_path'] or generation.source.path}"
+    would, did = (f", {gone} {verb} deleted" if written.deleted else "" for verb in ("would be", "were"))
+    what = f"{what} of generation {generation.sequence}"
     if run.params["dry_run"]:
-        return Summary(f"Dry run: {what} of generation {generation.sequence} would be written to {goal}.", result)
+        return Summary(f"Dry run: {what} would be written to {goal}{would}.", result)
     owners = "" if way.root else f" Owners could not be set: {host.user} is not root there and has no sudo for rsync."
-    return Summary(f"{what} of generation {generation.sequence} written to {goal}.{owners}", result)
+    return Summary(f"{what} written to {goal}{did}.{owners}", result)
 
 
 def _checked(look: Callable[[], str]) -> str:

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from hosts.at_work import at_work
 from hosts.family import HostFamily
+from hosts.generations import on_disk
 from hosts.models import BackupRoot, Generation, GenerationStatus, Host
 from hosts.retention_rule import Candidate, Plan, Policy, plan
 from hosts.roots import mounted
@@ -92,7 +93,7 @@ def _thin(run: Run, host: Host, outcome: Outcome, synchronised: bool | None) -> 
     confirmed = {code.strip() for code in str(run.params.get("confirm") or "").split(",")}
     policy = Policy(host.keep_last, host.keep_daily, host.keep_weekly, host.keep_monthly)
     found = plan(
-        [_candidate(row) for row in rows if row.status == GenerationStatus.GOOD],
+        [_candidate(row) for row in on_disk(row for row in rows if row.status == GenerationStatus.GOOD)],
         policy,
         now=timezone.now(),
         clock_synchronised=synchronised,

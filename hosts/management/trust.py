@@ -31,7 +31,10 @@ class TrustCommand(HostCommand):
     def pins(
         self, name: str, address: str, port: int, jump: Host | None, *, fingerprint: str, trust: bool
     ) -> list[Pin]:
-        """The keys to pin. Raises CommandError when nobody can be asked, or says no."""
+        """The keys to pin: the one that was compared, or all that are trusted unseen.
+
+        Raises CommandError when nobody can be asked, or says no.
+        """
         keys = shown_keys(address, port, jump)
         if fingerprint:
             return list(pick(keys, fingerprint))
@@ -43,8 +46,16 @@ class TrustCommand(HostCommand):
                 "with the host's own screen, then give it with --fingerprint, or use --trust-first-key.",
                 returncode=WRONG_USE,
             )
-        self.stderr.write(f"{name} ({address} port {port}) shows:\n{listed(keys)}")
-        self.stderr.write("On the host, this prints the same: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
-        if not self.confirm("Is one of these what the host's own screen shows?"):
+        self.stderr.write(f"{name} ({address} port {port}) shows:\n{listed(keys[:1])}")
+        if keys[1:]:
+            self.stderr.write(f"and, to be pinned instead with --fingerprint:\n{listed(keys[1:])}")
+        it = "the first" if keys[1:] else "it"
+        self.stderr.write(f"On the host, this prints {it}: ssh-keygen -lf {public_file(keys[0])}")
+        if not self.confirm(f"Is {it} what the host's own screen shows?"):
             raise CommandError("Nothing was stored.", returncode=FAILED)
-        return list(keys)
+        return [keys[0]]
+
+
+def public_file(key: Pin) -> str:
+    """Where OpenSSH keeps a host key of this kind (sshd(8), FILES)."""
+    return f"/etc/ssh/ssh_host_{key.key_type.removeprefix('ssh-').partition('-')[0]}_key.pub"

@@ -3,7 +3,7 @@
 Choices, and where they come from:
 
 - `-s` (`--secluded-args`, `--protect-args` before 3.2.4): names travel inside the protocol, so no login shell of the
-  host sees them. rsync itself still expands wildcards in them (rsync(1)), hence `_literal`.
+  host sees them. rsync itself still expands wildcards in them (rsync(1)), hence `literal`.
 - `--fake-super` acts on the side that gets the option and is not passed on (rsync(1)): given to the rsync of the
   herder it stores owners, devices and ACLs in `user.rsync.*` xattrs on a pull, and reads them back on a push. `-M` is
   never wanted here, since the host's side is the real one in both directions.
@@ -13,6 +13,11 @@ Choices, and where they come from:
 - `--modify-window=-1`: times are compared to the nanosecond, or an edit of the same length within the same second would
   be taken for the old content (rsync(1)).
 - `--checksum-choice=md5`: see `hosts.rsync.output`.
+- A restore of single names says `--no-implied-dirs`: else the folders above them, which --files-from sends along, would
+  be changed on the host to what they were, and a link that stands for one of them replaced (rsync(1), --relative).
+- A restore that deletes protects what the backup left out, by `--filter=P` and not by `--exclude`, which would also
+  keep back what an older generation has of it. `--one-file-system` acts on the receiver too: it deletes nothing on
+  other filesystems (rsync(1)).
 - The lock of a host is its `/etc` folder. `flock` on a folder needs no file to be made, works for every user, and is
   the same inode for all of them, so the machine reached as two users still conflicts. A file under the sticky
   /run/lock would not do: with fs.protected_regular (systemd sets it) not even root may open another user's file there.
@@ -100,7 +105,7 @@ class Remote:
         return f"sh -c '{script}' sh"
 
     def place(self, path: bytes) -> bytes:
-        return os.fsencode(plain(self.alias)) + b":" + _literal(path)
+        return os.fsencode(plain(self.alias)) + b":" + literal(path)
 
     def idle_command(self) -> str:
         """Shell command that exits 0 when no copy holds the host's lock, 75 when one does."""
@@ -140,7 +145,8 @@ class Backup:
     """Pull `source` (an absolute folder of the host) into the local folder `destination`.
 
     `link_dest`: the previous generation, whose unchanged files are hard-linked. `lock_file`: taken for the whole copy,
-    by rsync and each of its children, so it is free only when all of them are gone.
+    by rsync and each of its children, so it is free only when all of them are gone. `by_content`: a file of the
+    previous generation is linked only where its content is that of the host, not for its size and time alone.
     """
 
     remote: Remote
@@ -151,6 +157,7 @@ class Backup:
     link_dest: Path | None = None
     excludes: tuple[str, ...] = ()
     one_file_system: bool = False
+    by_content: bool = False
 
     def argv(self) -> list[bytes]:
         """Return the command. Raises ValueError for a path that is not absolute."""
@@ -159,6 +166,8 @@ class Backup:
             words.append(b"--link-dest=" + _absolute(bytes(self.link_dest)))
         if self.one_file_system:
             words.append(b"--one-file-system")
+        if self.by_content:
+            words.append(b"--checksum")
         words += [b"--exclude=" + os.fsencode(pattern) for pattern in self.excludes]
         source = self.remote.place(_folder(self.source))
         return [*words, *_far(self.remote), b"--", source, _folder(bytes(self.destination))]
@@ -171,7 +180,10 @@ class Backup:
 class Restore:
     """Push a folder of a generation, or `names` in it (files or folders, by bytes), into `destination` on the host.
 
-    Nothing is deleted unless `options.delete`. Missing parents of a name are made as they were when it was saved.
+    Nothing is deleted unless `options.delete`, and then neither what matches `excludes` nor, with `one_file_system`,
+    what is mounted below. `names` None means the folder itself and all in it; with names it is left as it is, and so
+    are the folders above them that are there. `missing` is the topmost folder above the only name that is not: it and
+    those below it are made as they were saved. A parent that is missing and not named so gets the host's usual rights.
     """
 
     remote: Remote
@@ -179,15 +191,22 @@ class Restore:
     destination: bytes
     lock_file: Path
     options: Options = Options()
-    names: tuple[bytes, ...] = ()
+    names: tuple[bytes, ...] | None = None
+    missing: bytes = b""
+    excludes: tuple[str, ...] = ()
+    one_file_system: bool = False
 
     def argv(self) -> list[bytes]:
         """Return the command. Raises ValueError for a path that is not absolute, or / together with delete."""
         if self.options.delete and not self.destination.strip(b"/. "):
             raise ValueError("A restore that deletes must name a folder below /.")
         words = [*_locked(self.lock_file), *self.options.argv()]
-        if self.names:
-            words += [b"--recursive", b"--files-from=-", b"--from0"]
+        if self.names is not None:
+            words += [b"--recursive", b"--files-from=-", b"--from0", b"--no-implied-dirs"]
+        if self.missing:
+            words += _only(self.missing, *self._listed())
+        if self.options.delete:
+            words += [*_protecting(self.excludes), *([b"--one-file-system"] if self.one_file_system else [])]
         words += _far(self.remote)
         return [*words, *self._mkpath(), b"--", _folder(bytes(self.generation)), self._goal()]
 
@@ -202,7 +221,28 @@ class Restore:
 
     def stdin(self) -> bytes:
         """Return the list of names for --files-from. Raises ValueError for a name that leaves the generation."""
-        return b"".join(_inside(name) + b"\0" for name in self.names)
+        return b"".join(_inside(name) + b"\0" for name in ([self.missing] if self.missing else self._listed()))
+
+    def _listed(self) -> tuple[bytes, ...]:
+        return self.names or ()
+
+
+def _only(top: bytes, name: bytes) -> list[bytes]:
+    """Of all below `top`, which is a folder above `name`, that name alone and the folders on the way to it."""
+    rules, above = list[bytes](), b"/" + top
+    for part in name.removeprefix(top + b"/").split(b"/"):
+        rules += [b"--filter=+ " + literal(above + b"/" + part), b"--filter=- " + _escaped(above) + b"/*"]
+        above += b"/" + part
+    return rules
+
+
+def _protecting(excludes: tuple[str, ...]) -> list[bytes]:
+    """Rules that keep a deleting restore from what a backup with these excludes leaves out.
+
+    rsync reads "- " before a pattern of --exclude as nothing; "+ " and "!" take something in, which needs no rule.
+    """
+    patterns = (pattern.removeprefix("- ") for pattern in excludes if not pattern.startswith(("+ ", "!")))
+    return [b"--filter=P " + os.fsencode(pattern) for pattern in patterns]
 
 
 def _far(remote: Remote) -> list[bytes]:
@@ -225,12 +265,16 @@ def _folder(path: bytes) -> bytes:
     return _absolute(path).rstrip(b"/") + b"/"
 
 
-def _literal(path: bytes) -> bytes:
+def literal(path: bytes) -> bytes:
     """Return the path so that rsync's own wildcard expansion on the host finds this name and no other.
 
     A name without wildcards is taken as it is, backslashes included (util1.c, glob_expand).
     """
-    return re.sub(rb"[*?\[\\]", rb"\\\g<0>", path) if _WILD.search(path) else path
+    return _escaped(path) if _WILD.search(path) else path
+
+
+def _escaped(path: bytes) -> bytes:
+    return re.sub(rb"[*?\[\\]", rb"\\\g<0>", path)
 
 
 def _inside(name: bytes) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from errno import EACCES, EDQUOT, ENOENT, ENOSPC, ENOTDIR, EPERM
+from errno import EDQUOT, ENOENT, ENOSPC, ENOTDIR
 from typing import TYPE_CHECKING
 
 from hosts.rsync.command import BUSY_EXIT, BUSY_MARK, NETWORK_TIMEOUT, NO_FLOCK_MARK, NO_RSYNC_MARK
@@ -29,6 +29,7 @@ class Kind(StrEnum):
     OK = "ok"
     VANISHED = "vanished"  # good, some files went away meanwhile
     UNREADABLE = "unreadable"  # everything but names the login may not read
+    UNWRITABLE = "unwritable"  # a restore: names the login may not write
     PARTIAL = "partial"
     MISSING_SOURCE = "missing_source"
     FULL = "full"
@@ -67,7 +68,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is judged. `host` is the name for sentences, `user` its login, `destination` where the data should go."""
+    """What is judged. `host` is the name for sentences, `user` its login, `destination` where the data should go.
+
+    `push`: the host was written to. `others`: see `run.Finished`; None when `messages` are all that was said.
+    """
 
     exit_code: int
     messages: Sequence[Message]
@@ -75,10 +79,17 @@ class Case:
     user: str = "USER"
     destination: str = "the destination"
     noise: str = ""
+    push: bool = False
+    others: int | None = None
 
     def text(self) -> str:
         """All that was said, without the names of files, which may say anything."""
         return "\n".join(log_text(message.text) for message in self.messages if message.path is None)
+
+    def all_explained(self) -> bool:
+        """Whether nothing was said but that names may not be read, or vanished."""
+        others = sum(message.unexplained for message in self.messages) if self.others is None else self.others
+        return not others
 
     def paths(self, wanted: Callable[[Message], bool]) -> tuple[bytes, ...]:
         found = (message.path for message in self.messages if message.path is not None and wanted(message))
@@ -162,7 +173,7 @@ def judge(case: Case) -> Verdict:
         return Verdict(Kind.STOPPED, f"The copy was ended by signal {-case.exit_code}.")
     if case.exit_code == 24:
         return _vanished(case)
-    return _by_sign(case) or (_partial(case) if case.exit_code == 23 else _by_exit(case))
+    return _by_sign(case) or _unwritable(case) or (_partial(case) if case.exit_code == 23 else _by_exit(case))
 
 
 def _by_sign(case: Case) -> Verdict | None:
@@ -217,14 +228,23 @@ def _vanished(case: Case) -> Verdict:
     )
 
 
+def _unwritable(case: Case) -> Verdict | None:
+    shut = case.paths(lambda message: message.denied and not message.by_sender) if case.push else ()
+    if not shut:
+        return None
+    what = f"{case.user} may not write {len(shut)} of the names on {case.host}: {_named(shut)}"
+    return Verdict(Kind.UNWRITABLE, f"{what}; allow sudo for rsync there, or choose another --to.", shut)
+
+
 def _partial(case: Case) -> Verdict:
     missing = case.paths(lambda message: b"change_dir " in message.text and message.errno in (ENOENT, ENOTDIR))
     if missing:
         sentence = f"{_named(missing)} is not a folder on {case.host}; correct the source or mount its disk."
         return Verdict(Kind.MISSING_SOURCE, sentence, missing)
-    denied, failed = case.paths(_errno(EACCES, EPERM)), case.paths(lambda message: message.errno is not None)
-    if denied and denied == failed:
+    denied = () if case.push else case.paths(lambda message: message.denied and message.by_sender)
+    if denied and case.all_explained():
         sentence = f"{case.user} may not read {len(denied)} of the names on {case.host}: {_named(denied)}."
         return Verdict(Kind.UNREADABLE, sentence, denied)
+    failed = case.paths(lambda message: message.errno is not None)
     named = _named(failed) or _reason(case)
     return Verdict(Kind.PARTIAL, f"Some of {case.host} was not copied: {named}.", failed)

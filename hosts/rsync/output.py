@@ -17,6 +17,7 @@ Found out with rsync 3.5.0 on both sides, `OUT_FORMAT` and LC_ALL=C, pull and pu
 
 from __future__ import annotations
 
+import errno
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,7 +33,11 @@ _UNITS = {b"": 1, b"k": 1000, b"M": 1000**2, b"G": 1000**3, b"T": 1000**4}
 _STAT = re.compile(rb"([A-Z][A-Za-z ]+): (\d+)")
 _ERRNO = re.compile(rb" \((\d{1,9})\)\Z")
 _CAPITAL = re.compile(rb"[A-Z]")
-_VANISHED = re.compile(rb'file has vanished: "(?P<path>.*)"')
+_VANISHED = re.compile(rb'(?:file|directory) has vanished: "(?P<path>.*)"')
+_OWN = re.compile(rb"\Arsync(?: error| warning)?: | failed verification -- ")
+_CLOSING = (b"rsync error: ", b"rsync warning: ")
+_SENDER = b"rsync: [sender] "
+_DENIED = (errno.EACCES, errno.EPERM)
 _BLANK = frozenset(b" 0")
 
 
@@ -173,6 +178,27 @@ class Message:
     path: bytes | None = None
     errno: int | None = None
     vanished: bool = False
+
+    @property
+    def denied(self) -> bool:
+        """A name that the system does not let one of the two sides have."""
+        return self.path is not None and self.errno in _DENIED
+
+    @property
+    def by_sender(self) -> bool:
+        """It speaks of what was to be read, not of what was to be written."""
+        return self.text.startswith(_SENDER)
+
+    @property
+    def own(self) -> bool:
+        """One of rsync's own; the rest is said by ssh, sudo or a login script."""
+        return _OWN.search(self.text) is not None
+
+    @property
+    def unexplained(self) -> bool:
+        """Neither a name that may not be read, nor a vanished one, nor the line that says how rsync ended."""
+        refused = self.denied and self.by_sender
+        return not (refused or self.vanished or self.text.startswith(_CLOSING))
 
 
 def parse_message(line: bytes) -> Message:

@@ -37,13 +37,17 @@ class Copy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """`messages` holds the first and last lines of stderr, `message_count` how many there were."""
+    """`messages` holds the first and last lines of stderr, `message_count` how many there were.
+
+    `others` counts those, of all of them, that are `Message.unexplained`, but for what a login says before rsync runs.
+    """
 
     exit_code: int
     stats: Stats
     messages: tuple[Message, ...]
     message_count: int
     vanished: int = 0
+    others: int = 0
 
 
 def _ignore(_: object) -> None:
@@ -60,12 +64,16 @@ class _Listener:
     last: list[Message] = field(default_factory=list)
     count: int = 0
     vanished: int = 0
+    others: int = 0
+    began: bool = False
     next_progress: float = 0.0
 
     def hear(self, stream: Stream, line: Line) -> None:
         if stream is Stream.STDERR:
             self._message(line)
-        elif not line.live and (file := parse_file(line.raw)):
+            return
+        self.began = True
+        if not line.live and (file := parse_file(line.raw)):
             self.on_file(file)
         elif is_progress(line.raw):
             self._progress(line)
@@ -92,6 +100,8 @@ class _Listener:
         message = parse_message(line.raw)
         self.count += 1
         self.vanished += message.vanished
+        self.began |= message.own
+        self.others += self.began and message.unexplained
         if len(self.first) < KEPT_MESSAGES:
             self.first.append(message)
         else:
@@ -100,7 +110,7 @@ class _Listener:
 
     def finished(self, exit_code: int) -> Finished:
         messages = (*self.first, *self.last)
-        return Finished(exit_code, Stats(**self.stats), messages, self.count, self.vanished)
+        return Finished(exit_code, Stats(**self.stats), messages, self.count, self.vanished, self.others)
 
 
 def _shown(line: Line) -> str:

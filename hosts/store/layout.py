@@ -34,7 +34,6 @@ Raw = bytes
 _GENERATION = re.compile(r"(\d{6,})-(\d{8}T\d{6}Z)")
 _TIME = "%Y%m%dT%H%M%SZ"
 _PLAIN = re.compile(r"[a-z0-9_][a-z0-9_.+@]*")
-_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _ATTEMPT = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
@@ -51,7 +50,8 @@ class GenerationInfo:
     """generation.json: enough to attach a disk again without a database. Times are ISO 8601 in UTC.
 
     `bytes` is the length of all files, `changed` how many the run transferred, `duration` seconds, `rsync_code` rsync's
-    exit code (0, 23 or 24), `fake_super` that owners and modes are in the xattr user.rsync.%stat.
+    exit code (0, 23 or 24), `fake_super` that owners and modes are in the xattr user.rsync.%stat. `excludes` and
+    `one_file_system` say what was left out.
     """
 
     host: str
@@ -70,6 +70,8 @@ class GenerationInfo:
     rsync_code: int = 0
     warnings: tuple[str, ...] = ()
     fake_super: bool = False
+    excludes: tuple[str, ...] = ()
+    one_file_system: bool = False
     format: int = 1
 
     @property
@@ -78,8 +80,8 @@ class GenerationInfo:
         return generation_name(self.sequence, self.started)
 
     def to_json(self) -> Raw:
-        """The file's content; the source's path in the form of `encode_name`."""
-        raw = asdict(self) | {"source": encode_name(self.source)}
+        """The file's content; the source's path and the excludes in the form of `encode_name`."""
+        raw = asdict(self) | {"source": encode_name(self.source), "excludes": [*map(encode_name, self.excludes)]}
         return json.dumps(raw, default=_iso, ensure_ascii=False, indent=1).encode() + b"\n"
 
     @classmethod
@@ -90,7 +92,9 @@ class GenerationInfo:
             known = {f.name: found[f.name] for f in fields(cls) if f.name in found}
             times = {key: datetime.fromisoformat(known[key]) for key in ("started", "finished")}
             source = os.fsdecode(decode_name(known["source"]))
-            return cls(**{**known, **times, "source": source, "warnings": tuple(known.get("warnings", ()))})
+            excludes = tuple(os.fsdecode(decode_name(pattern)) for pattern in known.get("excludes", ()))
+            lists = {"warnings": tuple(known.get("warnings", ())), "excludes": excludes}
+            return cls(**{**known, **times, **lists, "source": source})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise LayoutError(f"{INFO} is damaged: {error}.") from error
 
@@ -124,15 +128,6 @@ def source_folder_name(path: str | bytes) -> str:
         return plain
     slug = re.sub(r"[^A-Za-z0-9_+@-]+", "_", plain).strip("_-")[:60] or "source"
     return f"{slug}~{hashlib.sha256(to_bytes(text)).hexdigest()[:16]}"
-
-
-def source_folder(root: Path, host: str, source: str | bytes) -> Path:
-    """Where the generations of one source lie. Raises LayoutError for a host name that is no safe folder name."""
-    if not _HOST.fullmatch(host):
-        raise LayoutError(
-            f"The host name {encode_name(host)} cannot be a folder name; use letters, digits, dots and dashes."
-        )
-    return root / host / source_folder_name(source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,11 +250,13 @@ def seal(
     previous: Path | None,
     *,
     hash_here_bytes: int = 0,
+    check: Callable[[], None] = no_tick,
 ) -> tuple[GenerationInfo, Totals]:
     """Write the manifest and generation.json into a finished partial and return what was written.
 
     Nothing is synced yet: a partial promises nothing, and `publish` syncs all of it at once before the rename.
-    `previous` is the previous good generation's folder, `checksums` see `manifest.write_manifest`. Raises OSError.
+    `previous` is the previous good generation's folder, `checksums` and `check` see `manifest.write_manifest`. Raises
+    OSError.
     """
     old = previous / MANIFEST if previous is not None else None
     (partial.path / MANIFEST).unlink(missing_ok=True)
@@ -270,6 +267,7 @@ def seal(
         partial.path / MANIFEST,
         hash_here_bytes=hash_here_bytes,
         fake_super=info.fake_super,
+        check=check,
     )
     whole = replace(info, files=totals.files, dirs=totals.dirs, bytes=totals.bytes, with_checksum=totals.with_checksum)
     (partial.path / INFO).write_bytes(whole.to_json())

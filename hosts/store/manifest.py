@@ -21,7 +21,7 @@ from hosts.store.entry import FAKE_STAT, Entry, Key, Totals, inspect, walk
 from hosts.store.paths import PathRefused, StoreError, decode_name, encode_name, relative_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 __all__ = [
@@ -31,12 +31,17 @@ __all__ = [
 
 _BLOCK = 1 << 20
 _BUFFER = 1 << 16
+_LARGEST = 64  # times what may be read: a first file as long as that is, or it would stay without a checksum for ever
 _LEVEL = 3  # half the work of gzip's usual 6 for 8 % more bytes: most of a line is a checksum
 _AFTER_HEAD = re.compile(rb'((?:,"c":"[a-z0-9]+:[0-9a-f]+"(?:,"r":true)?)?)(?:,"h":[0-9]+)?\}\n')
 
 
 class ManifestDamaged(StoreError):
     """A manifest that cannot be read to its end; the text is one plain sentence."""
+
+
+def _no_check() -> None:
+    return None
 
 
 def write_manifest(
@@ -47,16 +52,18 @@ def write_manifest(
     *,
     hash_here_bytes: int = 0,
     fake_super: bool = True,
+    check: Callable[[], None] = _no_check,
 ) -> Totals:
     """Walk `tree` and write its manifest to `out`; memory does not grow with the tree. `layout.publish` syncs it.
 
     `checksums` holds `algorithm:hex` (or bare md5 hex) of the files transferred now, by name relative to the tree. Of
     the others a checksum is carried over from the manifest `previous` when size and mtime are the same. Up to
-    `hash_here_bytes` bytes of files that still have none (adopted from an interrupted run) are read and hashed here. A
-    damaged `previous` only costs the carried-over checksums. `fake_super`: see `entry.inspect`. Raises OSError,
-    FileExistsError when `out` is there.
+    `hash_here_bytes` bytes of files that still have none (adopted from an interrupted run), the first of them up to 64
+    times that, are read and hashed here; `check` is called at each MiB and may raise to stop. A damaged `previous` only
+    costs the carried-over checksums. `fake_super`: see `entry.inspect`. Raises OSError, FileExistsError when `out` is
+    there.
     """
-    totals, source = Totals(), _Checksums(tree, checksums, previous, hash_here_bytes)
+    totals, source = Totals(), _Checksums(tree, checksums, previous, hash_here_bytes, check)
     with (
         out.open("xb") as raw,
         gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=_LEVEL, mtime=0) as packed,
@@ -75,7 +82,15 @@ def write_manifest(
 class _Checksums:
     """Where the checksum of a file comes from: this transfer, the previous manifest, or a look at the copy."""
 
-    def __init__(self, tree: Path, transferred: Mapping[bytes, str], previous: Path | None, budget: int) -> None:
+    def __init__(
+        self,
+        tree: Path,
+        transferred: Mapping[bytes, str],
+        previous: Path | None,
+        budget: int,
+        check: Callable[[], None],
+    ) -> None:
+        self.check = check
         self.top, self.transferred, self.budget, self.hashed = os.fsencode(tree), transferred, budget, 0
         self.previous = _Previous(previous)
 
@@ -100,11 +115,12 @@ class _Checksums:
         return self.previous.evidence(entry, head) or self._hashed(entry).evidence().encode()
 
     def _hashed(self, entry: Entry) -> Entry:
-        if entry.size > self.budget:
+        if entry.size > self.budget * (1 if self.hashed else _LARGEST):
             return entry
-        self.budget -= entry.size
+        self.budget = max(0, self.budget - entry.size)
         self.hashed += 1
-        return entry._replace(checksum=hash_file(self.top + b"/" + entry.name, "md5"), read_here=True)
+        _, checksum = read_and_hash(self.top + b"/" + entry.name, "md5", self.check)
+        return entry._replace(checksum=checksum, read_here=True)
 
 
 class _Previous:
@@ -161,11 +177,15 @@ def hash_file(path: bytes, algorithm: str) -> str:
     return read_and_hash(path, algorithm)[1]
 
 
-def read_and_hash(path: bytes, algorithm: str) -> tuple[int, str]:
-    """Bytes read and `algorithm:hex` of a file, links not followed. Raises OSError, ValueError."""
+def read_and_hash(path: bytes, algorithm: str, check: Callable[[], None] = _no_check) -> tuple[int, str]:
+    """Bytes read and `algorithm:hex` of a file, links not followed. `check` is called at each MiB and may raise.
+
+    Raises OSError, ValueError.
+    """
     digest, size = hashlib.new(algorithm, usedforsecurity=False), 0
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", buffering=0) as file:
         while block := file.read(_BLOCK):
+            check()
             digest.update(block)
             size += len(block)
     return size, f"{algorithm}:{digest.hexdigest()}"

@@ -81,7 +81,7 @@ def normalise(path: str | bytes) -> str:
 
 
 def check_source(path: str | bytes, *, allow_system: bool = False) -> str:
-    """The normalised path of a folder or file to back up.
+    """The normalised path of a folder to back up; whether it is one only its host knows, see `hosts.examine`.
 
     `allow_system` is the person's explicit wish to back up a folder of the operating system.
     Raises PathRefused also for patterns, control characters and a blank at the end, which are slips in a form.

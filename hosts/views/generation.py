@@ -9,6 +9,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from hosts.enrol import EnrolRefused
 from hosts.forms import KeepForm, RestoreForm
 from hosts.models import Generation, GenerationStatus
 from hosts.shelf import folder, keep, let_go
@@ -56,9 +57,12 @@ def keep_generation(request: HttpRequest, name: str, pk: int) -> HttpResponse:
     form = KeepForm(request.POST)
     if not form.is_valid():
         messages.error(request, first_error(form))
-    else:
+        return redirect("generation", name, pk)
+    try:
         keep(found, form.cleaned_data["note"])
-        messages.success(request, f"Generation {found.sequence} is kept for ever.")
+    except EnrolRefused as refusal:
+        return _gone(request, name, refusal)
+    messages.success(request, f"Generation {found.sequence} is kept for ever.")
     return redirect("generation", name, pk)
 
 
@@ -66,6 +70,15 @@ def keep_generation(request: HttpRequest, name: str, pk: int) -> HttpResponse:
 def let_generation_go(request: HttpRequest, name: str, pk: int) -> HttpResponse:
     """Leave it to the host's rule again."""
     found = _find(name, pk)
-    let_go(found)
+    try:
+        let_go(found)
+    except EnrolRefused as refusal:
+        return _gone(request, name, refusal)
     messages.info(request, f"Generation {found.sequence} is no longer kept for ever.")
     return redirect("generation", name, pk)
+
+
+def _gone(request: HttpRequest, name: str, refusal: EnrolRefused) -> HttpResponse:
+    """To the host's page: the generation's own is no more."""
+    messages.error(request, str(refusal))
+    return redirect("host", name)

@@ -50,7 +50,7 @@ class RequestCommand(DoorCommand):
     """A command that requests jobs and, if asked, waits for them."""
 
     def request(self, kind: str, name: str, host_id: int | None, params: dict[str, Any]) -> Answer:
-        """Ask for one job. Raises Refused for wrong use, which is the same on every host: nothing was requested yet."""
+        """Ask for one job. Raises Refused for wrong use, which is the same on every host: the first meets it."""
         try:
             found = request_job(kind, host_id, params, asker=me())
         except Refused as refusal:

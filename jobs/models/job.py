@@ -171,10 +171,10 @@ class Job(models.Model):
     @property
     def state_words(self) -> str:
         """The state as a person reads it: what it waits for, or how it ended."""
+        if self.is_active and self.cancel_requested_at:
+            return "Cancelling"
         if self.status == Status.PENDING:
             return "Starting" if self.attempt else WaitingOn(self.waiting_on).label
-        if self.status == Status.RUNNING and self.cancel_requested_at:
-            return "Cancelling"
         return Status(self.status).label
 
     @property

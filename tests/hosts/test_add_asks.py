@@ -60,10 +60,32 @@ def test_anything_but_yes_stores_nothing(
 
 def test_every_key_that_is_shown_is_listed(make_sshd: MakeSshd, key_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     server = make_sshd(key_types=("ed25519", "ecdsa", "rsa"))
+    types(monkeypatch, "n\n")
+    assert add(server, key_file).err.count("  SHA256:") == 3
+
+
+def test_of_several_keys_only_the_compared_one_is_pinned(
+    make_sshd: MakeSshd, key_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = make_sshd(key_types=("ed25519", "ecdsa", "rsa"))
     types(monkeypatch, "y\n")
     ran = add(server, key_file)
-    assert ran.err.count("  SHA256:") == 3
-    assert {key.key_type for key in Host.herd.get().keys.all()} == {"ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa"}
+    assert [key.key_type for key in Host.herd.get().keys.all()] == ["ssh-ed25519"]
+    assert ran.err.index(server.host_key_fingerprint) < ran.err.index("with --fingerprint:")
+
+
+@pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
+def test_the_line_to_compare_with_names_the_kind_that_is_pinned(
+    kind: str, make_sshd: MakeSshd, key_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    types(monkeypatch, "y\n")
+    ran = add(make_sshd(key_types=(kind,)), key_file)
+    assert f"ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub\n" in ran.err
+
+
+def test_keys_that_are_trusted_unseen_are_all_pinned(make_sshd: MakeSshd, key_file: str) -> None:
+    add(make_sshd(key_types=("ed25519", "rsa")), key_file, "--trust-first-key")
+    assert {key.key_type for key in Host.herd.get().keys.all()} == {"ssh-ed25519", "ssh-rsa"}
 
 
 def test_only_the_key_that_was_told_is_pinned(make_sshd: MakeSshd, key_file: str) -> None:
@@ -223,9 +245,17 @@ def test_a_host_that_returns_has_what_was_kept_and_its_schedule(sshd: Sshd, key_
     add(sshd, key_file, "--trust-first-key", "--source", "/srv")
     kept = make_generation(Host.herd.get().sources.get())
     herder("remove_host", "pi1", "--yes")
-    assert add(sshd, key_file, "--trust-first-key").code == 0
-    assert Host.herd.get().sources.get().generations.get() == kept
+    ran = add(sshd, key_file, "--trust-first-key", "--source", "/home")
+    assert ran.out.startswith("pi1 is back, with 1 old source and 1 generation: root@127.0.0.1")
+    assert Host.herd.get().sources.get(path="/srv").generations.get() == kept
     assert PeriodicTask.objects.get().enabled
+
+
+def test_a_host_that_returns_without_a_schedule_has_none(sshd: Sshd, key_file: str) -> None:
+    add(sshd, key_file, "--trust-first-key")
+    herder("remove_host", "pi1", "--yes")
+    add(sshd, key_file, "--trust-first-key", "--no-schedule")
+    assert not PeriodicTask.objects.get().enabled
 
 
 def test_a_host_that_returns_forgets_its_old_trouble(sshd: Sshd, key_file: str) -> None:

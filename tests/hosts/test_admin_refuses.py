@@ -300,16 +300,39 @@ def test_one_that_is_switched_off_is_in_nobodys_way(boss: Client) -> None:
     assert Source.objects.filter(path="/srv").exists()
 
 
+def test_one_that_is_switched_on_again_may_lie_in_no_other(boss: Client) -> None:
+    off = make_source(make_host(), enabled=False)
+    make_source(off.host, "/srv")
+    page = send(boss, "source", off.pk, **source_form(off.host))
+    assert "/srv/data and the source /srv lie in each other: choose one." in page
+    off.refresh_from_db()
+    assert not off.enabled
+
+
+def test_what_is_on_is_edited_without_a_look_at_itself(boss: Client) -> None:
+    source = make_source(make_host())
+    send(boss, "source", source.pk, **source_form(source.host, excludes="*.tmp"))
+    assert Source.objects.get().excludes == ["*.tmp"]
+
+
 def test_a_source_of_another_host_is_in_nobodys_way(boss: Client) -> None:
     make_source(make_host())
     send(boss, "source", **source_form(make_host(), path="/srv/data"))
     assert Source.objects.count() == 2
 
 
-def test_a_second_default_root_is_refused_in_words(boss: Client) -> None:
+def test_a_new_default_root_takes_that_from_the_old_one(boss: Client) -> None:
     BackupRoot.objects.create(path="/mnt/a", is_default=True)
-    assert "errorlist" in send(boss, "backuproot", path="/mnt/b", is_default="on")
-    assert BackupRoot.objects.count() == 1
+    send(boss, "backuproot", path="/mnt/b", make_default="on")
+    assert dict(BackupRoot.objects.values_list("path", "is_default")) == {"/mnt/a": False, "/mnt/b": True}
+
+
+def test_a_root_that_is_there_becomes_the_default_one_in_one_step(boss: Client) -> None:
+    BackupRoot.objects.create(path="/mnt/a", is_default=True)
+    other = BackupRoot.objects.create(path="/mnt/b")
+    page = send(boss, "backuproot", other.pk, make_default="on")
+    assert "errorlist" not in page
+    assert BackupRoot.objects.get(is_default=True) == other
 
 
 @pytest.mark.parametrize("path", ["", "mnt", "/mnt/../etc", NUL, "/" + "a" * 1000])

@@ -69,8 +69,13 @@ def test_sources_are_judged_by_name() -> None:
     assert [words.split()[0] for words in advice(answers, "/a", "/b", "/c")] == ["/b", "/c"]
 
 
-def test_either_tier_of_rights_is_well() -> None:
-    assert all(tier(mode).well for mode in ("root", "passwordless", "password", "none"))
+@pytest.mark.parametrize("mode", ["passwordless", "password", "none"])
+def test_either_tier_of_rights_is_well_and_says_what_is_backed_up(mode: str) -> None:
+    own, everything = tier(mode, copies=False), tier(mode, copies=True)
+    assert own.well
+    assert everything.well
+    assert "only what this user may read" in own.words
+    assert "only" not in everything.words
 
 
 def test_a_script_that_did_not_run_says_why() -> None:
@@ -79,10 +84,20 @@ def test_a_script_that_did_not_run_says_why() -> None:
     )
 
 
-def test_the_script_runs_in_a_plain_shell(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sudo", ["", "env"])
+def test_the_script_runs_in_a_plain_shell(tmp_path: Path, sudo: str) -> None:
     odd = tmp_path / "a b'c\n$(x)"
     odd.mkdir()
-    argv = ["sh", "-c", SCRIPT, "examine", str(odd), str(tmp_path / "no")]
+    argv = ["sh", "-c", SCRIPT, "examine", sudo, str(odd), str(tmp_path / "no")]
     answers = read_answers(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
     assert answers.sources == ("there", "missing")
     assert answers.disk_free
+
+
+@pytest.mark.parametrize("sudo", ["", "env"])
+def test_a_file_is_no_source(tmp_path: Path, sudo: str) -> None:
+    (tmp_path / "file").write_text("a file")
+    argv = ["sh", "-c", SCRIPT, "examine", sudo, str(tmp_path / "file")]
+    answers = read_answers(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
+    assert answers.sources == ("no folder",)
+    assert advice(answers, "/srv/a")[-1] == "/srv/a is no folder on pi1: name the folder that holds it as the source"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django_celery_beat.models import PeriodicTask
 
-from hosts.host_keys import generate_key
+from hosts.host_keys import generate_key, parse_public_line
 from hosts.models import Host
 from tests.commands import Ran, herder, refused
 from tests.factories import make_host
@@ -90,6 +90,24 @@ def test_what_cannot_be_taken_over_is_left_out_with_its_reason(
     assert list(Host.herd.values_list("name", flat=True)) == ["good"]
 
 
+@pytest.mark.parametrize("name", ["LocalCommand", "RemoteCommand", "KnownHostsCommand"])
+def test_what_is_left_out_of_a_host_leaves_the_host_in(name: str, files: Files) -> None:
+    files.host("pi1", f"{name} /bin/true", "PermitLocalCommand yes")
+    ran = files.run()
+    assert ran.code == 0
+    assert ran.out.splitlines()[1].startswith("save  pi1")
+    assert ran.out.splitlines()[1].endswith(f"{name} is not supported and was left out")
+    assert Host.herd.get().name == "pi1"
+
+
+def test_a_host_without_its_key_file_says_so_and_what_helps(files: Files) -> None:
+    files.host("pi1")
+    files.key.unlink()
+    ran = files.run()
+    assert (ran.code, ran.rows[1][:2]) == (1, ["skip", "pi1"])
+    assert f"no usable login key: name one with --key; the key file {files.key} is not there" in ran.out
+
+
 def test_a_host_that_is_there_is_left_alone(files: Files) -> None:
     make_host("pi1")
     files.host("pi1")
@@ -117,8 +135,10 @@ def test_jump_hosts_in_a_circle_are_left_out(files: Files) -> None:
 def test_a_key_for_all_replaces_those_of_the_config(files: Files, tmp_path: Path) -> None:
     files.host("pi1")
     files.key.unlink()
-    (tmp_path / "other").write_text(generate_key("other")[0])
-    assert files.run("--key", str(tmp_path / "other")).code in (0, 1)
+    private, public = generate_key("other")
+    (tmp_path / "other").write_text(private)
+    assert files.run("--key", str(tmp_path / "other")).code == 0
+    assert Host.herd.get().credential.fingerprint == parse_public_line(public).fingerprint
     assert refused("import_hosts", *files.words("--key", "/nowhere")).startswith("/nowhere cannot be read")
 
 

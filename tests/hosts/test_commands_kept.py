@@ -192,7 +192,7 @@ def test_adding_a_root_again_changes_nothing(tmp_path: Path, db: None) -> None:
     assert (first.pk, first.marker) == (again.pk, again.marker)
 
 
-def test_a_disk_is_found_again_by_its_marker(tmp_path: Path, db: None) -> None:
+def test_a_disk_that_is_not_known_any_more_keeps_its_marker(tmp_path: Path, db: None) -> None:
     marker = add_root(tmp_path).marker
     BackupRoot.objects.all().delete()
     assert add_root(tmp_path).marker == marker

@@ -209,7 +209,7 @@ def test_a_removed_host_is_revived_with_its_generations_and_schedule() -> None:
     generation = kept(host.sources.get())
     enrol.backup_schedule(host)
     enrol.remove(host)
-    again = added(address="192.0.2.9", sources=["/srv"])
+    again = added(address="192.0.2.9", sources=["/srv"], schedule=True)
     assert (again.pk, again.address, again.removed_at) == (host.pk, "192.0.2.9", None)
     assert again.sources.get().generations.get() == generation
     assert PeriodicTask.objects.get().enabled
@@ -222,6 +222,41 @@ def test_a_source_with_generations_is_only_switched_off() -> None:
     assert enrol.remove_source(host, "/home")
     assert [(source.path, source.enabled) for source in host.sources.all()] == [("/srv", False)]
     assert enrol.add_source(host, "/srv").enabled
+
+
+def test_a_source_that_is_switched_on_again_may_lie_in_no_other() -> None:
+    host = added(sources=["/srv"])
+    kept(host.sources.get())
+    enrol.remove_source(host, "/srv")
+    enrol.add_source(host, "/srv/data")
+    with pytest.raises(EnrolRefused, match="/srv and the source /srv/data lie in each other"):
+        enrol.add_source(host, "/srv")
+    assert not host.sources.get(path="/srv").enabled
+
+
+def test_a_source_that_is_on_may_be_named_again() -> None:
+    host = added(sources=["/srv"])
+    assert enrol.add_source(host, "/srv", ["*.tmp"]).excludes == ["*.tmp"]
+
+
+def test_a_revived_host_keeps_nothing_of_the_old_machine() -> None:
+    past = timezone.now() - timedelta(days=1)
+    host = added(
+        sudo_password_sealed="sealed", before_hook="docker stop db", after_hook="docker start db", keep_last=9,
+        after_hook_owed_at=past, hooks_touch_stacks=True, paused_at=past, pause_reason="moving house",
+    )  # fmt: skip
+    enrol.remove(host)
+    again = Host.herd.get(pk=added().pk)
+    assert (again.sudo_password_sealed, again.before_hook, again.after_hook, again.pause_reason) == ("", "", "", "")
+    assert (again.after_hook_owed_at, again.hooks_touch_stacks, again.paused()) == (None, False, False)
+    assert again.keep_last == 9
+
+
+def test_a_revived_host_without_the_wish_has_no_schedule_on() -> None:
+    host = added(schedule=True)
+    enrol.remove(host)
+    added()
+    assert not PeriodicTask.objects.get().enabled
 
 
 def test_a_pause_lasts_until_its_moment() -> None:

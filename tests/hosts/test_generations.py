@@ -38,7 +38,7 @@ def source() -> Source:
 
 
 def folder_of(root: BackupRoot, source: Source) -> Path:
-    folder = generations.folder_of(Path(root.path), source)
+    folder = Path(root.path) / source.host.name / source.folder
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

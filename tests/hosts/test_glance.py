@@ -9,21 +9,21 @@ import pytest
 from django.utils import timezone
 
 from hosts.described import described
+from hosts.enrol import EnrolRefused
 from hosts.facts.model import Address, Facts, Tools
 from hosts.glance import DiskBar, bar, glances
-from hosts.models import GenerationStatus
+from hosts.models import Generation, GenerationStatus
 from hosts.shelf import SHOWN, folder, keep, let_go, shelves
 from hosts.store.manifest import write_manifest
 from tests.factories import make_host, make_job
 from tests.hosts.rows import disk, know, make_generation, make_source
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from typing import Any
 
     from pytest_django import DjangoAssertNumQueries
-
-    from hosts.models import Generation
 
 pytestmark = pytest.mark.django_db
 
@@ -161,6 +161,16 @@ def test_a_generation_is_kept_and_let_go() -> None:
     assert generation.kept_note == "n" * 200
     let_go(generation)
     assert type(generation).objects.filter(kept_at__isnull=True, kept_note="").exists()
+
+
+@pytest.mark.parametrize("verb", [lambda row: keep(row, "before the move"), let_go], ids=["keep", "let_go"])
+def test_a_generation_that_is_being_deleted_is_neither_kept_nor_let_go(verb: Callable[[Generation], None]) -> None:
+    generation = make_generation(make_source(make_host()), kept_note="old")
+    Generation.objects.update(status=GenerationStatus.DELETING)
+    with pytest.raises(EnrolRefused, match="Generation 1 is being deleted"):
+        verb(generation)
+    generation.refresh_from_db()
+    assert (generation.kept_at, generation.kept_note) == (None, "old")
 
 
 @pytest.fixture

@@ -11,8 +11,6 @@ from hosts.host_keys import (
     HostKey,
     algorithms_for,
     generate_key,
-    known_hosts_alias_line,
-    known_hosts_line,
     parse_public_line,
     public_from_private,
     scan,
@@ -40,34 +38,6 @@ def test_fingerprint_is_that_of_openssh(tmp_path: Path, kind: str, key_type: str
     key = parse_public_line(public)
     assert key.key_type == key_type
     assert key.fingerprint == keygen("-l", "-f", tmp_path / f"id_{kind}.pub").split()[1]
-
-
-@pytest.mark.parametrize("port", [22, 2222])
-def test_openssh_finds_the_known_hosts_line(tmp_path: Path, sshd: Sshd, port: int) -> None:
-    file = tmp_path / "known_hosts"
-    file.write_text(known_hosts_line(sshd.host_key, "192.0.2.7", port) + "\n")
-    name = "192.0.2.7" if port == 22 else f"[192.0.2.7]:{port}"
-    assert sshd.host_key.public_base64 in keygen("-F", name, "-f", file)
-
-
-def test_openssh_accepts_the_host_by_its_alias(tmp_path: Path, sshd: Sshd, login_key: tuple[str, str]) -> None:
-    (tmp_path / "known_hosts").write_text(known_hosts_alias_line(sshd.host_key, "piherder-host-7") + "\n")
-    (tmp_path / "id").write_text(login_key[0])
-    (tmp_path / "id").chmod(0o600)
-    options = ["BatchMode=yes", "StrictHostKeyChecking=yes", "HostKeyAlias=piherder-host-7"]
-    options += [f"UserKnownHostsFile={tmp_path / 'known_hosts'}", "GlobalKnownHostsFile=/dev/null"]
-    argv = [
-        "ssh",
-        "-F",
-        "none",
-        "-i",
-        str(tmp_path / "id"),
-        "-p",
-        str(sshd.port),
-        *[f"-o{option}" for option in options],
-    ]
-    done = subprocess.run([*argv, f"{sshd.user}@127.0.0.1", "echo in"], capture_output=True, text=True, check=False)
-    assert done.stdout == "in\n", done.stderr
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,7 @@ def test_a_removed_host_comes_back_with_what_was_kept(files: Files) -> None:
     make_generation(make_source(gone))
     files.write("Host pi1")
     files.know(f"pi1 {HOST_KEY}")
-    files.run()
+    assert "pi1 is back, with 1 old source and 1 generation." in files.run().out
     assert Host.herd.get() == gone
     assert gone.sources.get().generations.count() == 1
 

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hosts.store.lock import COPY_LOCK, JOB_LOCK, FolderBusy, host_folder
+from hosts.store.lock import COPY_LOCK, JOB_LOCK, FolderBusy, FolderUnusable, host_folder
+from tests.hosts.families.conftest import full_disk
+from tests.hosts.rsync.conftest import needs_root
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+__all__ = ["full_disk"]
 BUSY = r"Another copy works in pi1's backup folder on this server\."
 
 
-def is_free(path: Path) -> bool:
-    descriptor = os.open(path, os.O_RDWR)
+def is_free(path: Path, how: int = os.O_RDWR) -> bool:
+    descriptor = os.open(path, how)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -83,6 +87,31 @@ def test_a_program_started_inside_does_not_keep_the_lock(tmp_path: Path) -> None
     with child:
         assert is_free(folder / JOB_LOCK)
         child.communicate()
+
+
+def test_a_folder_that_cannot_be_locked_is_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "pi1").write_text("no folder")
+    words = f"The backup folder {tmp_path}/pi1 cannot be locked: File exists."
+    with pytest.raises(FolderUnusable, match=re.escape(words)), host_folder(tmp_path, "pi1"):
+        pytest.fail("no folder")
+
+
+def test_an_error_of_the_block_is_not_taken_for_one_of_the_lock(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="of the block"), host_folder(tmp_path, "pi1"):
+        raise OSError("of the block")
+
+
+@needs_root
+def test_a_disk_that_can_only_be_read_is_locked_for_one_who_reads(full_disk: Path) -> None:
+    with host_folder(full_disk, "pi1"):
+        pass
+    subprocess.run(["mount", "-o", "remount,ro", str(full_disk)], check=True)
+    with pytest.raises(FolderUnusable, match="Read-only file system"), host_folder(full_disk, "pi1"):
+        pytest.fail("not for a reader")
+    with host_folder(full_disk, "pi1", reads=True) as folder:
+        assert not is_free(folder / JOB_LOCK, os.O_RDONLY)
+        with pytest.raises(FolderBusy), host_folder(full_disk, "pi1", reads=True):
+            pytest.fail("two at once")
 
 
 def test_what_the_block_raises_is_not_taken_for_a_lock(tmp_path: Path) -> None:

@@ -162,16 +162,22 @@ def test_a_match_without_exec_is_kept(folder: Folder) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("ProxyCommand touch {mark}", "ProxyCommand is not supported, use ProxyJump"),
         ("LocalCommand touch {mark}", "LocalCommand is not supported"),
         ("RemoteCommand touch {mark}", "RemoteCommand is not supported"),
         ("KnownHostsCommand /usr/bin/touch {mark}", "KnownHostsCommand is not supported"),
     ],
 )
-def test_other_commands_are_problems_and_not_run(folder: Folder, line: str, words: str) -> None:
+def test_other_commands_are_left_out_and_not_run(folder: Folder, line: str, words: str) -> None:
     mark = folder.path / "mark"
     host = folder.read(f"Host a\n  PermitLocalCommand yes\n  {line.format(mark=mark)}\n")["a"]
-    assert [problem.startswith(words) for problem in host.problems] == [True]
+    assert (host.problems, host.notes) == ((), (f"{words} and was left out",))
+    assert not mark.exists()
+
+
+def test_a_command_on_the_way_is_a_problem_and_not_run(folder: Folder) -> None:
+    mark = folder.path / "mark"
+    host = folder.read(f"Host a\n  ProxyCommand touch {mark}\n")["a"]
+    assert (host.problems, host.notes) == (("ProxyCommand is not supported, use ProxyJump",), ())
     assert not mark.exists()
 
 
@@ -204,12 +210,13 @@ def test_names_that_cannot_be_used(folder: Folder, alias: str) -> None:
 
 def test_a_key_file_that_is_missing_is_named(folder: Folder) -> None:
     host = folder.read("Host a\n  IdentityFile /nowhere/id\n")["a"]
-    assert (host.identity_files, host.problems) == ((), ("the key file /nowhere/id is not there",))
+    assert (host.identity_files, host.problems) == ((), ())
+    assert host.notes == ("the key file /nowhere/id is not there",)
 
 
 def test_the_keys_that_ssh_tries_by_itself_are_no_problem(folder: Folder) -> None:
     host = folder.read("Host a\n")["a"]
-    assert host.problems == ()
+    assert (host.problems, host.notes) == ((), ())
     assert all(path.is_file() for path in host.identity_files)
 
 
@@ -265,7 +272,7 @@ def test_a_revoked_key_is_not_taken(folder: Folder) -> None:
 
 def test_an_authority_is_no_host_key(folder: Folder) -> None:
     host = folder.read("Host a.lan\n", f"@cert-authority *.lan ssh-ed25519 {KEY}\n")["a.lan"]
-    assert (host.host_keys, len(host.problems)) == ((), 1)
+    assert (host.host_keys, len(host.notes)) == ((), 1)
 
 
 def test_an_unknown_host_has_no_keys(folder: Folder) -> None:

@@ -16,6 +16,7 @@ import pytest
 from django.apps import apps
 
 from hosts.access import target_of
+from hosts.host_keys import generate_key
 from hosts.models import Credential, Host
 from hosts.ssh import connect
 from jobs import mutex
@@ -24,7 +25,7 @@ from tests.commands import Ran, herder
 from tests.terminal import pipes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = [
     pytest.mark.django_db,
@@ -150,6 +151,63 @@ def test_a_source_that_the_user_may_not_read_is_named(account: Account, monkeypa
     assert "/root cannot be read on pi1 by this user: allow sudo for rsync, or its group\n" in ran.err
 
 
+@pytest.fixture
+def sudoers(account: Account) -> Iterator[Callable[[str], None]]:
+    """Gives the user a line of sudoers, gone afterwards."""
+    file = Path("/etc/sudoers.d") / account.name
+
+    def allow(what: str) -> None:
+        file.write_text(f"{account.name} ALL=(root) {what}\n")
+        file.chmod(0o440)
+
+    yield allow
+    file.unlink(missing_ok=True)
+
+
+def added_with_sources(account: Account, monkeypatch: pytest.MonkeyPatch, secret: Path) -> None:
+    """The host with a folder that only root may read and one that is not there; the sudo password is stored."""
+    (secret / "inside").mkdir(parents=True)
+    secret.chmod(0o700)
+    pipes(monkeypatch, f"{account.password}\n")
+    assert account.add("--source", str(secret / "inside"), "--source", str(secret / "nowhere")).code == 0
+    pipes(monkeypatch, f"{account.password}\n")
+    assert herder("edit_host", "pi1", "--sudo-password-stdin").code == 0
+
+
+def looked(*names: str) -> list[str]:
+    """What `test_host` says of these."""
+    words = {check["name"]: check["words"] for check in herder("test_host", "pi1", "--json").document["checks"]}
+    return [words[name] for name in names]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("NOPASSWD: /usr/bin/rsync", "rsync by sudo without a password: backups read everything"),
+        ("NOPASSWD: ALL", "root by sudo without a password"),
+    ],
+)
+def test_a_login_that_may_run_rsync_as_root_sees_its_sources_as_copies_do(
+    account: Account, sudoers: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, line: str, words: str
+) -> None:
+    secret = account.home / f"secret-{len(words)}"
+    sudoers(line)
+    added_with_sources(account, monkeypatch, secret)
+    found = looked("sudo", f"source {secret}/inside", f"source {secret}/nowhere")
+    assert found == [words, "readable", "missing"]
+
+
+def test_a_sudo_password_that_copies_never_use_opens_no_source(
+    account: Account, sudoers: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = account.home / "secret"
+    sudoers("ALL")
+    added_with_sources(account, monkeypatch, secret)
+    words, found = looked("sudo", f"source {secret}/inside")
+    assert words.startswith("root by sudo with the stored password, which backups never use: only what this user may")
+    assert found == "unreadable"
+
+
 @pytest.mark.parametrize("wrong", ["PLANTED", "pässwörd", " "])
 def test_a_wrong_password_is_one_sentence_and_leaves_nothing(
     wrong: str, account: Account, monkeypatch: pytest.MonkeyPatch
@@ -178,11 +236,27 @@ def test_a_home_that_cannot_be_written_is_said(account: Account, monkeypatch: py
     assert not Host.objects.exists()
 
 
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_key_of_a_file_is_put_beside_anothers(
+    end: str, account: Account, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "id").write_text(generate_key("mine")[0])
+    account.authorized.parent.mkdir()
+    account.authorized.write_text(generate_key("another")[1] + end)
+    run("chown", "-R", account.name, str(account.authorized.parent))
+    pipes(monkeypatch, f"{account.password}\n")
+    ran = herder(
+        "add_host", "pi1", "--address", "127.0.0.1", "--port", str(account.server.port), "--user", account.name,
+        "--key", str(tmp_path / "id"), "--password-stdin", "--trust-first-key",
+    )  # fmt: skip
+    assert (ran.code, ran.err) == (0, "")
+    assert len(account.authorized.read_text().splitlines()) == 2
+    connect(target_of(Host.herd.get())).close()
+
+
 def test_a_key_that_is_there_already_is_not_written_twice(
     account: Account, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from hosts.host_keys import generate_key
-
     (tmp_path / "id").write_text(generate_key("mine")[0])
     for name in ("first", "second"):
         pipes(monkeypatch, f"{account.password}\n")

@@ -76,6 +76,12 @@ def test_run_again_names_the_new_job(boss: Client, host: Host) -> None:
     assert new.door == Door.ADMIN
 
 
+def test_run_again_says_when_that_was_being_done_already(boss: Client, host: Host) -> None:
+    old = over(make_job("work", host), Status.FAILED)
+    there = make_job("work", host, {"tag": ""})
+    assert f"Job {there.pk} was already doing this." in act(boss, "again", old)
+
+
 def test_a_refused_run_again_is_said(boss: Client, host: Host) -> None:
     old = over(make_job("work", host), Status.FAILED)
     EngineSettings.objects.create(pk=1, held_at=timezone.now())

@@ -13,9 +13,11 @@ from jobs import admission
 from jobs.admission import Busy, Draft, Unavailable, admit
 from jobs.models import Job, Lane, Status, WaitingOn
 from jobs.registry import get
-from tests.factories import change, events, make_host, make_job, running_on, waiting_on
+from tests.factories import change, events, make_host, make_job, picked_up_by, running_on, waiting_on
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosts.models import Host
     from jobs.node import Me
     from tests.jobs.gate import FakeGate
@@ -42,6 +44,16 @@ def test_the_same_request_attaches(host: Host) -> None:
     first = make_job("work", host, {"tag": "a"})
     assert admit(draft("work", host, {"tag": "a"})) == (first, True)
     assert Job.objects.count() == 1
+
+
+@pytest.mark.parametrize("state", [picked_up_by, running_on])
+def test_the_same_request_is_refused_while_the_first_is_being_cancelled(
+    host: Host, me: Me, state: Callable[[Me, Job], Job]
+) -> None:
+    first = change(state(me, make_job("work", host)), cancel_requested_at=timezone.now())
+    with pytest.raises(Busy) as caught:
+        admit(draft("work", host))
+    assert str(caught.value) == f"Work cannot start: job {first.pk} (work on {host.name}) is cancelling."
 
 
 def test_the_order_of_parameters_makes_no_other_request(host: Host) -> None:

@@ -11,11 +11,10 @@ import pytest
 from django.db import connection
 from rich.console import Console
 
-from jobs import logs
 from jobs.follow import Follower, LiveScreen, PlainScreen, QuietScreen, Workers, waiting_words
 from jobs.models import Job, JobLine, Status, WaitingOn, WorkerNode
 from jobs.transitions import End, end_pending
-from tests.factories import change, make_job, make_node, running_on, waiting_on
+from tests.factories import change, lines, make_job, make_node, running_on, waiting_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,7 +61,7 @@ def meanwhile(action: Callable[[], None]) -> Iterator[None]:
 
 def write(job: Job, *numbers: int) -> None:
     """Lines of a job's log, as the thread beside the work stores them."""
-    logs.store(job.pk, [JobLine(job_id=job.pk, number=number, text=f"line {number}") for number in numbers])
+    lines(job, *(JobLine(job_id=job.pk, number=number, text=f"line {number}") for number in numbers))
 
 
 @pytest.fixture

@@ -31,6 +31,19 @@ def test_an_empty_list_says_so() -> None:
     assert herder("jobs", "--active").out == "No job is active.\n"
 
 
+def test_a_filter_that_nothing_passes_says_so(host: Host) -> None:
+    make_job("work", host)
+    for words in (["--kind", "look"], ["--host", make_host().name], ["--kind", "work", "--host", make_host().name]):
+        assert herder("jobs", *words).out == "No job fits.\n"
+
+
+def test_a_kind_that_never_was_is_wrong_use(host: Host) -> None:
+    ran = herder("jobs", "--kind", "bakcup")
+    assert (ran.code, ran.err.split(":")[0]) == (2, "There is no kind of work called bakcup")
+    change(make_job("work", host), kind="retired")
+    assert "retired" in herder("jobs", "--kind", "retired").out
+
+
 def test_jobs_are_listed_newest_first_in_columns(host: Host) -> None:
     first = ended(make_job("work", host))
     second = make_job("chore")
@@ -150,7 +163,16 @@ def test_a_job_that_is_over_cannot_be_cancelled(host: Host) -> None:
 def test_hold_and_release_say_what_they_meet(host: Host) -> None:
     make_job("work", host)
     ran = herder("hold", "--reason", "moving house")
-    assert ran.out.endswith("until ./herder release. 1 active job ends by itself.\n")
+    assert ran.out.endswith("until ./herder release. 1 pending job waits for the release.\n")
     assert EngineSettings.load().hold_reason == "moving house"
     assert herder("release").out == "The herd is released: schedules fire again. 1 job was waiting.\n"
     assert not EngineSettings.load().held
+
+
+def test_hold_tells_running_jobs_from_those_that_wait(host: Host) -> None:
+    for kind in ("work", "copy"):
+        running_on(make_node(f"{kind}@pi"), make_job(kind, host))
+    assert herder("hold").out.endswith("until ./herder release. 2 running jobs end by themselves.\n")
+    make_job("look", host)
+    make_job("chore")
+    assert herder("hold").out.endswith(" 2 running jobs end by themselves. 2 pending jobs wait for the release.\n")

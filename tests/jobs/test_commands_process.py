@@ -34,7 +34,8 @@ class Shell:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start a command."""
-        argv = [sys.executable, "manage.py", *words]
+        # A shell without job control starts what runs in its background with SIGINT ignored, and children inherit that.
+        argv = ["env", "--default-signal=INT", sys.executable, "manage.py", *words]
         pipe = subprocess.PIPE
         return subprocess.Popen(argv, cwd=CLONE, env=self.env, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 

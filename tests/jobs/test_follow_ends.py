@@ -11,12 +11,12 @@ from django.db import OperationalError
 from django.utils import timezone
 from rich.console import Console
 
-from jobs import follow, hints, logs
+from jobs import follow, hints
 from jobs.follow import Follower, LiveScreen, PlainScreen, QuietScreen, no_worker, title, waiting_reason, without_row
 from jobs.models import Job, JobLine, Status, WaitingOn, WorkerNode
 from jobs.transitions import End, end_pending
 from tests.commands import herder
-from tests.factories import change, make_host, make_job, make_node, picked_up_by, running_on, waiting_on
+from tests.factories import change, lines, make_host, make_job, make_node, picked_up_by, running_on, waiting_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +124,7 @@ def test_the_end_is_left_to_the_command(job: Job) -> None:
 def test_the_last_lines_of_an_ended_job_are_still_shown(job: Job) -> None:
     seen = Seen(running_on(make_node("w7@pi"), job))
     seen.look()
-    logs.store(job.pk, [JobLine(job_id=job.pk, number=1, text="the last word")])
+    lines(job, JobLine(job_id=job.pk, number=1, text="the last word"))
     finished(job)
     assert seen.look() == "the last word"
 
@@ -182,7 +182,7 @@ def test_following_ends_when_the_last_one_has(host: Host) -> None:
 
 def test_lines_of_work_without_a_host_carry_its_number(host: Host) -> None:
     chore, other = make_job("chore"), make_job("work", host)
-    logs.store(chore.pk, [JobLine(job_id=chore.pk, number=1, text="swept")])
+    lines(chore, JobLine(job_id=chore.pk, number=1, text="swept"))
     seen = Seen(chore, other)
     assert f"{chore.pk} | swept" in seen.look()
 
@@ -227,7 +227,7 @@ def screen(*jobs: Job, note: str = "") -> str:
 
 
 def test_a_line_of_a_host_moves_no_cursor_of_ours(job: Job) -> None:
-    logs.store(job.pk, [JobLine(job_id=job.pk, number=1, text="\x1b[2J\x1b]0;owned\x07[red]plain[/red]")])
+    lines(job, JobLine(job_id=job.pk, number=1, text="\x1b[2J\x1b]0;owned\x07[red]plain[/red]"))
     shown = screen(job)
     assert "[red]plain[/red]" in shown
     assert "\x1b[2J" not in shown

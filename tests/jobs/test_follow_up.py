@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import uuid
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.utils import timezone
 
 from jobs import services, transitions
+from jobs.admission import Unavailable
 from jobs.models import Door, Job, Lane, Status
+from jobs.patience import patiently
 from jobs.services import Asker
 from jobs.transitions import End
 from tests.factories import make_job, running_on
@@ -100,3 +105,45 @@ def test_an_end_that_a_lost_database_took_along_is_tried_again_whole(
     with pytest.raises(OperationalError):
         ended({"kind": "look"})
     assert Job.objects.get().status == Status.RUNNING
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no server whose session could end")
+def test_a_session_that_ends_under_the_follow_up_costs_no_success(
+    host: Host, me: Me, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = running_on(me, make_job("work", host, then={"kind": "look"}))
+    calls = itertools.count()
+
+    def cut(self: Look, host_id: int | None, params: Any) -> timedelta:  # the last look before the row is inserted
+        if next(calls) == 0:
+            other = connection.copy()
+            with other.cursor() as cursor, connection.cursor() as ours:
+                ours.execute("SELECT pg_backend_pid()")
+                cursor.execute("SELECT pg_terminate_backend(%s)", ours.fetchone())
+            other.close()
+        return timedelta(hours=1)
+
+    monkeypatch.setattr(Look, "limit_of", cut)
+    patiently(lambda: transitions.finish(job.pk, job.attempt or uuid.uuid4(), DONE))
+    job.refresh_from_db()
+    assert said(job) == f"Started job {Job.objects.get(kind='look').pk} (look)."
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_the_database_ended_by_itself_is_tried_again_whole(
+    host: Host, me: Me, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = running_on(me, make_job("work", host, then={"kind": "look"}))
+    calls = itertools.count()
+
+    def rolled_back(self: Look, host_id: int | None, params: Any) -> timedelta:
+        if next(calls) == 0:
+            connection.cursor().execute("ROLLBACK")  # as SQLite does on some errors of its disk (lang_transaction.html)
+            raise Unavailable
+        return timedelta(hours=1)
+
+    monkeypatch.setattr(Look, "limit_of", rolled_back)
+    patiently(lambda: transitions.finish(job.pk, job.attempt or uuid.uuid4(), DONE))
+    job.refresh_from_db()
+    assert said(job) == f"Started job {Job.objects.get(kind='look').pk} (look)."

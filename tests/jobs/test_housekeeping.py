@@ -128,3 +128,15 @@ def test_foreign_files_are_left(settings: Settings) -> None:
     foreign.write_text("mine")
     housekeeping.tidy()
     assert foreign.exists()
+
+
+def test_a_log_that_cannot_be_removed_keeps_its_own_job_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(housekeeping, "BATCH", 2)
+    stuck, *_ = jobs = [ended(100) for _ in range(5)]
+    path = logs.path_of(stuck.pk)
+    path.unlink()
+    path.mkdir()
+    assert housekeeping.tidy() == "4 ended jobs removed."
+    assert list(Job.objects.all()) == [jobs[0]]
+    path.rmdir()
+    assert housekeeping.tidy() == "1 ended jobs removed."

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gzip
 import os
-from typing import TYPE_CHECKING
+import uuid
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.utils import timezone
 
 from jobs import logs
 from jobs.logs import CUT, HEAD, LONGEST, TAIL, JobLog
-from jobs.models import Job, JobLine
+from jobs.models import Job, JobLine, Status
 from jobs.words import one_line, storable
-from tests.factories import make_job
+from tests.factories import change, make_job, make_node, running_on, store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def job(db: None) -> Job:
-    return make_job("loose")
+    return running_on(make_node(), make_job("loose"))
 
 
 def written(job: Job, *lines: str) -> list[str]:
@@ -30,7 +32,7 @@ def written(job: Job, *lines: str) -> list[str]:
     log = JobLog(job.pk)
     for line in lines:
         log.write(line)
-    logs.store(job.pk, log.take())
+    store(job, log.take())
     log.close()
     return [line.split(" ", 1)[1].rstrip("\n") for line in logs.read(job.pk)]
 
@@ -57,8 +59,8 @@ def test_many_lines_leave_a_bounded_number_of_rows(job: Job) -> None:
     for number in range(200_000):
         log.write(f"line {number}")
         if number % 20_000 == 0:
-            logs.store(job.pk, log.take())
-    logs.store(job.pk, log.take())
+            store(job, log.take())
+    store(job, log.take())
     log.close()
     assert numbers(job) == [*range(1, HEAD + 1), *range(200_000 - TAIL + 1, 200_001)]
     assert sum(1 for _ in logs.read(job.pk)) == 200_000
@@ -68,8 +70,8 @@ def test_what_was_stored_once_is_not_stored_twice(job: Job) -> None:
     log = JobLog(job.pk)
     log.write("a")
     rows = log.take()
-    logs.store(job.pk, rows)
-    logs.store(job.pk, [JobLine(job_id=job.pk, number=row.number, text=row.text) for row in rows])
+    store(job, rows)
+    store(job, [JobLine(job_id=job.pk, number=row.number, text=row.text) for row in rows])
     assert (numbers(job), log.take()) == ([1], [])
     log.close()
 
@@ -95,7 +97,7 @@ def test_a_secret_reaches_neither_file_nor_rows(job: Job) -> None:
     # case G16
     log = JobLog(job.pk, mask=lambda line: line.replace("S3cr3t$x", "***"))
     log.write("login with S3cr3t$x")
-    logs.store(job.pk, log.take())
+    store(job, log.take())
     log.close()
     assert "S3cr3t" not in JobLine.objects.get().text + "".join(logs.read(job.pk))
 
@@ -127,7 +129,7 @@ def test_a_log_goes_on_where_it_stopped(job: Job) -> None:
     written(job, "one")
     log = JobLog(job.pk, first=1)
     log.write("two")
-    logs.store(job.pk, log.take())
+    store(job, log.take())
     log.close()
     assert numbers(job) == [1, 2]
 
@@ -151,3 +153,24 @@ def test_a_full_disk_costs_lines_not_the_job(job: Job) -> None:
     assert [row.text for row in log.take()] == ["one"]
     log.close()
     assert log.broken
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [{"attempt": uuid.uuid4()}, {"status": Status.FAILED, "finished_at": timezone.now()}],
+    ids=["taken", "over"],
+)
+def test_lines_of_an_attempt_that_lost_the_row_are_not_stored(job: Job, moved: dict[str, Any]) -> None:
+    attempt = job.attempt or uuid.uuid4()
+    change(job, **moved)
+    logs.store(job.pk, attempt, [JobLine(job_id=job.pk, number=7, text="from the past")])
+    job.refresh_from_db()
+    assert (numbers(job), job.log_lines) == ([], 0)
+
+
+def test_lines_of_a_job_that_was_deleted_are_dropped(job: Job) -> None:
+    rows = [JobLine(job_id=job.pk, number=1, text="late")]
+    attempt = job.attempt or uuid.uuid4()
+    Job.objects.all().delete()
+    logs.store(rows[0].job_id, attempt, rows)
+    assert not JobLine.objects.exists()

@@ -11,7 +11,7 @@ import pytest
 
 from jobs import logs
 from jobs.logs import HEAD, LONGEST, TAIL, JobLog
-from tests.factories import make_job
+from tests.factories import make_job, make_node, running_on, store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ CONTROL = [*range(0, 32), 127, *range(128, 160)]
 
 @pytest.fixture
 def job(db: None) -> Job:
-    return make_job("loose")
+    return running_on(make_node(), make_job("loose"))
 
 
 def packed(job: Job) -> Path:
@@ -36,7 +36,7 @@ def written(job: Job, *lines: str) -> None:
     log = JobLog(job.pk)
     for line in lines:
         log.write(line)
-    logs.store(job.pk, log.take())
+    store(job, log.take())
     log.close()
 
 
@@ -99,7 +99,7 @@ def test_a_second_attempt_goes_on_where_the_first_ended(job: Job) -> None:
     written(job, "one", "two")
     log = JobLog(job.pk, first=2)
     log.write("three")
-    logs.store(job.pk, log.take())
+    store(job, log.take())
     log.close()
     assert (texts(job), list(job.lines.values_list("number", flat=True))) == (["one", "two", "three"], [1, 2, 3])
 
@@ -212,7 +212,7 @@ def test_a_log_folder_that_cannot_be_made_costs_the_file_and_not_the_rows(
     settings.PIHERDER_LOGS = tmp_path / "in-the-way"
     log = JobLog(job.pk)
     log.write("one")
-    logs.store(job.pk, log.take())
+    store(job, log.take())
     log.close()
     assert log.broken
     assert job.lines.get().text == "one"

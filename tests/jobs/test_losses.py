@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,8 @@ from tests.jobs.kinds import Settled
 from tests.jobs.looks import again, ago, state
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosts.models import Host
     from jobs.node import Me
 
@@ -249,3 +252,19 @@ def test_beat_leaves_settling_to_a_worker(unsettled: Job, me: Me) -> None:
 def test_beat_ends_it_where_no_worker_lives(unsettled: Job) -> None:
     Sweeper().sweep(0)
     assert state(unsettled)[1] == Failure.WORKER_LOST
+
+
+@pytest.mark.parametrize("state", [picked_up_by, running_on])
+def test_a_fence_stands_as_long_as_its_attempt(host: Host, me: Me, state: Callable[[Me, Job], Job]) -> None:
+    fence(state(me, make_job("copy", host)))
+    Sweeper().drop_stale_fences()
+    assert Lane.objects.filter(name=Lane.FENCE).exists()
+
+
+@pytest.mark.parametrize("fields", [{"attempt": None}, {"attempt": uuid.uuid4()}, {"status": Status.FAILED}])
+def test_a_fence_of_an_attempt_that_is_over_goes(host: Host, me: Me, fields: dict[str, Any]) -> None:
+    job = picked_up_by(me, make_job("copy", host))
+    fence(job)
+    change(job, finished_at=timezone.now() if "status" in fields else None, **fields)
+    Sweeper().tend()
+    assert [lane.name for lane in Lane.objects.all()] == ["backup"]

@@ -65,6 +65,15 @@ def test_a_run_that_met_a_busy_lane_is_owed(host: Host) -> None:
     assert fired({"kind": "copy", "host_id": host.pk}).owed == [host.pk]
 
 
+def test_a_run_that_met_a_job_which_is_being_cancelled_is_owed_and_made_up_for(host: Host, me: Me) -> None:
+    dying = change(running_on(me, make_job("copy", host, {"tag": ""})), cancel_requested_at=timezone.now())
+    fire = fired({"kind": "copy", "host_id": host.pk})
+    ScheduleFire.objects.update(fired_at=timezone.now())  # the schedules of these tests fire at a fixed noon
+    assert (fire.owed, make_up()) == ([host.pk], [])
+    change(dying, status=Status.CANCELLED, finished_at=timezone.now()).lanes.all().delete()
+    assert [job.fire_id for job in make_up()] == [fire.pk]
+
+
 def test_a_run_that_the_database_would_not_take_is_owed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     def unavailable(draft: object) -> None:
         raise Unavailable

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from jobs import mutex, node, runner, services, transitions
 from jobs.models import Door, Failure, Job, Lane, ScheduleFire, Status, WaitingOn, WorkerNode
-from jobs.registry import Summary
+from jobs.registry import NotYet, Summary
 from jobs.services import Asker
 from jobs.transitions import LostClaim
 from tests.factories import change, events, fence, make_host, make_job, make_node, picked_up_by, running_on
@@ -283,3 +283,32 @@ def test_a_row_taken_away_between_pick_up_and_claim_is_left_alone(host: Host, ga
     gate.before_open = take
     assert (run(job).attempt, job.status) == (taken, Status.PENDING)
     assert gate.all_closed
+
+
+def test_a_row_taken_away_before_the_fence_sets_none(
+    host: Host, gate: FakeGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutex.HostMutex, "take", lambda self: pytest.fail("it went on to the mutex"))
+    job = make_job("copy", host)
+
+    def take(_: int) -> None:  # as a sweeper does with the pick-up of a worker that it took for dead
+        transitions.release_pick_up(Job.objects.get(pk=job.pk), "silent")
+
+    gate.before_open = take
+    assert (run(job).attempt, job.status) == (None, Status.PENDING)
+    assert not Lane.objects.filter(name=Lane.FENCE).exists()
+    assert gate.all_closed
+
+
+def test_what_was_said_before_not_yet_is_kept(host: Host, todo: Say) -> None:
+    said = iter(["first", "second"])
+
+    def locked(live: LiveRun) -> Summary:
+        live.log(next(said))
+        raise NotYet("A copy holds the lock.")
+
+    todo(locked)
+    job = run(make_job("copy", host))
+    assert [line.text for line in job.lines.all()] == ["first"]
+    run(change(job, next_probe_at=None))
+    assert [(line.number, line.text) for line in job.lines.all()] == [(1, "first"), (2, "second")]

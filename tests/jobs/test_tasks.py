@@ -14,7 +14,7 @@ import pytest
 from django.utils import timezone
 from kombu import pools
 
-from jobs import mutex, tasks
+from jobs import beside, mutex, tasks
 from jobs.models import Status
 from piherder.celery import app
 from tests.factories import change, make_job
@@ -79,7 +79,8 @@ def test_the_worker_s_own_limit_stands_behind_the_engine_s(job: Job) -> None:
     change(job, time_limit=timedelta(minutes=15))
     tasks.publish(job.pk)
     (message,) = messages()
-    assert message["headers"]["timelimit"] == [17 * 60, 16 * 60]
+    patience = int(beside.PATIENCE + beside.CLEAN_UP_PATIENCE)  # what work gets that was asked to end
+    assert message["headers"]["timelimit"] == [17 * 60 + patience, 16 * 60 + patience]
 
 
 def test_a_message_goes_to_the_row_s_queue(job: Job) -> None:

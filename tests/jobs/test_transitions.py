@@ -54,6 +54,7 @@ def test_a_claim_starts_the_work(job: Job, me: Me) -> None:
 
 
 LOST: list[Callable[[Job, uuid.UUID], Any]] = [
+    lambda job, attempt: transitions.take_fence(job.pk, attempt, [job.host_id or 0]),
     lambda job, attempt: transitions.claim(job.pk, attempt),
     lambda job, attempt: transitions.put_back(job.pk, attempt, WaitingOn.HOST, "down", SOON),
     lambda job, attempt: transitions.finish(job.pk, attempt, GOOD),
@@ -147,6 +148,13 @@ def test_a_wait_for_something_else_begins_anew(job: Job, me: Me, before: Waiting
     put_back(job, me, before)
     change(job, waiting_on=WaitingOn.WORKER, waiting_since=hours_ago)
     assert (put_back(job, me, WaitingOn.HOST).waiting_since or hours_ago) > hours_ago
+
+
+def test_a_wait_for_a_slot_lies_within_the_wait_for_the_host(job: Job, me: Me) -> None:
+    first = put_back(job, me, WaitingOn.HOST).waiting_since
+    change(job, waiting_on=WaitingOn.WORKER)  # woken, no slot is free, and down again
+    assert put_back(job, me, WaitingOn.WORKER, "no slot").waiting_since == first
+    assert put_back(job, me, WaitingOn.HOST).waiting_since == first
 
 
 def test_a_wait_that_goes_on_is_one_event(job: Job, me: Me) -> None:

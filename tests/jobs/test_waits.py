@@ -294,3 +294,54 @@ def test_a_waking_uses_a_new_message(sleeper: Job) -> None:
     old = sleeper.celery_task_id
     Sweeper().tend()
     assert again(sleeper).celery_task_id not in (old, uuid.UUID(int=0))
+
+
+@pytest.fixture
+def paused(host: Host) -> Host:
+    """A host that is paused."""
+    type(host).objects.update(paused_at=timezone.now())
+    return host
+
+
+def test_a_paused_host_is_not_probed(sleeper: Job, paused: Host, gate: FakeGate) -> None:
+    gate.down.add(paused.pk)
+    change(sleeper, waiting_since=ago(minutes=31))
+    Sweeper().tend()
+    assert (state(sleeper), gate.probed) == ((Status.PENDING, ""), [])
+
+
+@pytest.mark.parametrize("minutes", [1, 9, 60])
+def test_a_pause_does_not_count_as_waiting(sleeper: Job, paused: Host, gate: FakeGate, minutes: int) -> None:
+    gate.down.add(paused.pk)
+    before = waited(change(sleeper, waiting_since=ago(minutes=20)))
+    for _ in range(2 * minutes):  # a look each half minute, as if that time had passed
+        Sweeper().tend()
+        row = again(sleeper)
+        assert row.waiting_since
+        assert row.next_probe_at
+        half = timedelta(seconds=30)
+        change(row, waiting_since=row.waiting_since - half, next_probe_at=row.next_probe_at - half)
+    type(paused).objects.update(paused_at=None)
+    assert abs(waited(again(sleeper)) - before) < timedelta(seconds=20)
+    Sweeper().tend()
+    assert (state(sleeper), gate.probed) == ((Status.PENDING, ""), [paused.pk])
+
+
+def test_a_wait_that_begins_in_a_pause_begins_at_its_end(paused: Host, gate: FakeGate) -> None:
+    job = waiting_on(WaitingOn.HOST, make_job("copy", paused))
+    Sweeper().tend()
+    assert timedelta(0) <= waited(again(job)) < timedelta(seconds=20)
+
+
+def test_what_waits_for_the_lock_of_a_paused_host_is_neither_woken_nor_failed(paused: Host) -> None:
+    job = locked("copy", paused, 10_801)
+    Sweeper().tend()
+    assert (state(job), woken()) == ((Status.PENDING, ""), [])
+
+
+def test_a_waiter_on_a_paused_host_keeps_no_other_host_waiting(paused: Host) -> None:
+    peer = make_host()
+    locked("bring", paused, 20, peer_host_id=peer.pk)
+    young = locked("copy", peer, 10)
+    Sweeper().tend()
+    assert woken() == [young.pk]

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery.worker import state
 from django.db import OperationalError, connection
 from django.utils import timezone
@@ -79,6 +80,66 @@ def test_another_worker_s_job_is_not_reported(host: Host, me: Me) -> None:
     worker.report_child(job.pk)
     job.refresh_from_db()
     assert job.status == Status.RUNNING
+
+
+def lost(error: Exception, job: Job) -> Job:
+    """The job after Celery said that its child died of `error`."""
+    worker.child_lost(sender=SimpleNamespace(name="exclusive_job"), exception=error, args=[job.pk])
+    job.refresh_from_db()
+    return job
+
+
+def test_a_child_killed_at_the_hard_limit_ends_with_that(host: Host, me: Me) -> None:
+    job = lost(TimeLimitExceeded(11_820), running_on(me, make_job("work", host)))
+    assert (job.failure, job.error.split(":")[0]) == (Failure.TIME_LIMIT, "Stopped at its time limit")
+    job = lost(WorkerLostError("killed"), running_on(me, make_job("work", host)))
+    assert job.failure == Failure.WORKER_LOST
+
+
+def test_a_dead_child_s_job_whose_host_can_tell_is_left_to_be_settled(host: Host, me: Me) -> None:
+    job = lost(WorkerLostError("killed"), running_on(me, make_job("settled", host)))
+    assert job.status == Status.RUNNING
+    sweeper = Sweeper(me)
+    for _ in range(2):
+        sweeper.report_missing(me, looks=True)
+    job.refresh_from_db()
+    assert (job.status, job.summary) == (Status.SUCCEEDED, "The host says it ended well.")
+
+
+@pytest.fixture
+def cut(transactional_db: None) -> Callable[[], None]:
+    """Ends every session of the database but its own, as a restart of the server does."""
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite has no server whose sessions could end")
+
+    def end() -> None:
+        other = connection.copy()
+        with other.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        other.close()
+
+    return end
+
+
+def test_a_restart_of_the_database_keeps_a_worker_neither_from_its_drain_nor_from_its_end(
+    cut: Callable[[], None], me: Me, host: Host
+) -> None:
+    jobs = [running_on(me, make_job(kind, host)) for kind in ("work", "look")]
+    cut()
+    connection.close()  # as after the start of the worker
+    for job in jobs:
+        worker.child_lost(sender=SimpleNamespace(name="exclusive_job"), exception=WorkerLostError(), args=[job.pk])
+        cut()
+    worker.drain()
+    cut()
+    worker.gone()
+    assert connection.connection is None
+    row = WorkerNode.objects.get()
+    assert (row.drain_at is not None, row.dead_why) == (True, "stopped")
+    assert set(Job.objects.values_list("failure", flat=True)) == {Failure.WORKER_LOST}
 
 
 def test_a_row_that_moved_meanwhile_is_left_alone(host: Host, me: Me, monkeypatch: pytest.MonkeyPatch) -> None:

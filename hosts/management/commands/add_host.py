@@ -12,6 +12,7 @@ from hosts.management.door import read_file, secret_line
 from hosts.management.trust import TrustCommand, add_trust_options
 from hosts.models import Host
 from hosts.models.host import NAME
+from hosts.returning import brought_back
 from hosts.store.paths import check_source, normalise
 from jobs.management.door import SUCCEEDED, WRONG_USE, me
 
@@ -70,8 +71,9 @@ class Command(TrustCommand):
         )  # fmt: skip
         target = contact.login_target(name, address, options["port"], options["user"], pins, jump)
         tried = self._open(target, key, password, generated=options["generate_key"])
+        back = brought_back(name)
         host = self._store(options, address, key, pins, jump)
-        self._report(host, key, tried=tried)
+        self._report(host, key, tried=tried, back=back)
         return SUCCEEDED
 
     def _refuse_slips(self, options: dict[str, Any]) -> None:
@@ -103,19 +105,18 @@ class Command(TrustCommand):
         host = enrol.add(
             options["name"], key, pins, by=me().words, sources=options["source"], excludes=options["exclude"],
             address=address, port=options["port"], user=options["user"], jump=jump,
-            allow_system=options["allow_system"],
+            allow_system=options["allow_system"], schedule=not options["no_schedule"],
         )  # fmt: skip
         for path in options["one_file_system"]:
             enrol.stay_on_one(host, path, stay=True)
-        if not options["no_schedule"]:
-            enrol.backup_schedule(host)
         return host
 
-    def _report(self, host: Host, key: LoginKey, *, tried: bool) -> None:
+    def _report(self, host: Host, key: LoginKey, *, tried: bool, back: str) -> None:
         count = host.sources.filter(enabled=True).count()
         kept = f"{count} source{'s' if count != 1 else ''}"
         pinned = ", ".join(pin.fingerprint for pin in host.keys.all())
-        self.stdout.write(f"{host.name} is added: {host.endpoint}, {kept}, host key {pinned}.")
+        how = f"is back, with {back}" if back else "is added"
+        self.stdout.write(f"{host.name} {how}: {host.endpoint}, {kept}, host key {pinned}.")
         if tried:
             self.stdout.write(f"Next: ./herder test_host {host.name}")
             return

@@ -12,6 +12,7 @@ from rich.text import Text
 from hosts import importing
 from hosts.management.door import HostCommand, can_ask, read_file
 from hosts.openssh_import import read_config
+from hosts.returning import brought_back
 from jobs.management.door import FAILED, SUCCEEDED, WRONG_USE, me
 from jobs.terminal import table
 
@@ -49,11 +50,14 @@ class Command(HostCommand):
             raise CommandError("None of these hosts can be imported.", returncode=FAILED)
         if not options["yes"]:
             self._ask(len(ready))
+        back = {each.name: words for each in ready if (words := brought_back(each.name))}
         with transaction.atomic():
             for each in ready:
                 importing.store(each, by=me().words)
         names = ", ".join(each.name for each in ready)
         self.stdout.write(f"Imported {names}. Give them sources with ./herder edit_host NAME --source PATH.")
+        for name, words in back.items():
+            self.stdout.write(f"{name} is back, with {words}.")
         return SUCCEEDED
 
     def _ask(self, count: int) -> None:
@@ -74,4 +78,4 @@ def row(each: Planned) -> list[Cell]:
     pin = each.pins[0].fingerprint[:19] + "…" if each.pins else "–"
     mark = Text("skip", "yellow") if each.problem else Text("save", "green")
     place = f"{found.address}:{found.port}"
-    return [mark, each.name, place, found.user or "root", each.key_name or "–", pin, each.jump or "–", each.problem]
+    return [mark, each.name, place, found.user or "root", each.key_name or "–", pin, each.jump or "–", each.remark]

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from django.core.management.base import CommandError
-from django.utils import timezone
-
 from hosts.enrol import source_of
 from hosts.management.door import HostCommand
 from hosts.management.lookup import any_host, good_generation
-from hosts.models import Generation, GenerationStatus
-from jobs.management.door import FAILED, SUCCEEDED
+from hosts.shelf import keep, let_go
+from jobs.management.door import SUCCEEDED
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -33,11 +30,10 @@ class Command(HostCommand):
     def work(self, **options: Any) -> int:
         """Set or clear the pin; a generation that retention has just taken is not kept any more."""
         found = good_generation(source_of(any_host(options["host"]), options["source"]), options["sequence"])
-        since = None if options["release"] else timezone.now()
-        note = "" if options["release"] else options["note"][:200]
-        still = Generation.objects.filter(pk=found.pk, status=GenerationStatus.GOOD)
-        if not still.update(kept_at=since, kept_note=note):
-            raise CommandError(f"Generation {found.sequence} is being deleted.", returncode=FAILED)
+        if options["release"]:
+            let_go(found)
+        else:
+            keep(found, options["note"])
         words = "follows the retention rule again" if options["release"] else "is kept for ever"
         self.stdout.write(f"Generation {found.sequence} of {found.source} {words}.")
         return SUCCEEDED

@@ -10,6 +10,8 @@ from jobs.services import active_jobs, hold
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
+    from jobs.models import Job
+
 
 class Command(DoorCommand):
     """Hold the herd."""
@@ -23,7 +25,15 @@ class Command(DoorCommand):
     def work(self, **options: Any) -> int:
         """Set the switch and say what still runs."""
         hold(options["reason"], asker=me())
-        active = len(active_jobs())
-        still = f" {active} active job{'s end by themselves' if active > 1 else ' ends by itself'}." if active else ""
-        self.stdout.write(f"The herd is on hold: nothing new starts until ./herder release.{still}")
+        self.stdout.write(f"The herd is on hold: nothing new starts until ./herder release.{standing(active_jobs())}")
         return SUCCEEDED
+
+
+def standing(jobs: list[Job]) -> str:
+    """What becomes of the jobs that have not ended: those that a worker has go on, the others wait."""
+    going = sum(1 for job in jobs if job.attempt)
+    waiting = len(jobs) - going
+    words = f" {going} running job{'s end by themselves' if going > 1 else ' ends by itself'}." if going else ""
+    if waiting:
+        words += f" {waiting} pending job{'s wait' if waiting > 1 else ' waits'} for the release."
+    return words

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from jobs import registry
 from jobs.follow import waiting_reason
 from jobs.management.door import SUCCEEDED, DoorCommand, add_json, host_ids
 from jobs.management.show import as_json, first_line
 from jobs.models import ACTIVE, Job
+from jobs.registry import UnknownKind
+from jobs.services import Refused
 from jobs.terminal import ago, state, table, took
 
 if TYPE_CHECKING:
@@ -40,7 +43,7 @@ class Command(DoorCommand):
         if options["active"]:
             jobs = jobs.filter(status__in=ACTIVE)
         if options["kind"]:
-            jobs = jobs.filter(kind=options["kind"])
+            jobs = jobs.filter(kind=known_kind(options["kind"]))
         if options["host"]:
             known = jobs.filter(host__name=options["host"]).exists()  # a removed host's jobs are still there
             jobs = jobs.filter(host__name=options["host"] if known else next(iter(host_ids([options["host"]]))))
@@ -51,8 +54,25 @@ class Command(DoorCommand):
             heads = ("job", "kind", "host", "state", "requested", "took", "")
             table(self.stdout, heads, [row(job) for job in shown], right=("job", "took"))
         else:
-            self.stdout.write("No job is active." if options["active"] else "There are no jobs yet.")
+            self.stdout.write(nothing(options))
         return SUCCEEDED
+
+
+def known_kind(kind: str) -> str:
+    """`kind`, which is installed or has left jobs behind. Raises Refused in words."""
+    try:
+        registry.get(kind)
+    except UnknownKind as unknown:
+        if not Job.objects.filter(kind=kind).exists():
+            raise Refused(str(unknown), "invalid") from None
+    return kind
+
+
+def nothing(options: dict[str, Any]) -> str:
+    """What to say when no job is listed."""
+    if options["host"] or options["kind"]:
+        return "No job fits."
+    return "No job is active." if options["active"] else "There are no jobs yet."
 
 
 def natural(text: str) -> int:

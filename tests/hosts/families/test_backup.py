@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
+from hosts.families import backup
 from hosts.models import Generation, GenerationStatus, Host, Source
 from hosts.store.layout import TREE, list_generations
 from hosts.store.lock import host_folder
-from hosts.store.manifest import read_manifest
+from hosts.store.manifest import read_manifest, write_manifest
 from hosts.store.root import create_marker
 from jobs.models import Failure, Lane, Status, WaitingOn
 from jobs.mutex import client, key
@@ -71,6 +72,16 @@ def test_dates_move_only_with_a_good_run(pi: Pi) -> None:
     job = pi.run("backup")
     assert (job.status, "is not a folder" in job.error) == (Status.FAILED, True)
     assert Host.objects.get(pk=pi.host.pk).last_backup_at == before
+
+
+def test_a_backup_of_some_sources_moves_no_date_of_the_host(pi: Pi) -> None:
+    other = Source.objects.create(host=pi.host, path=f"{pi.data}/sub", folder="other")
+    off = Source.objects.create(host=pi.host, path=f"{pi.data}/off", folder="off", enabled=False)
+    pi.run("backup", sources=other.path)
+    assert Host.objects.get(pk=pi.host.pk).last_backup_at is None
+    pi.run("backup", sources=f"{other.path}\n{pi.source.path}")
+    assert Host.objects.get(pk=pi.host.pk).last_backup_at is not None
+    assert off.generations.count() == 0
 
 
 def test_one_failing_source_leaves_the_others_their_generation(pi: Pi) -> None:  # case C02
@@ -166,6 +177,26 @@ def test_what_a_killed_run_left_is_taken_over(pi: Pi) -> None:
     assert pi.run("backup").status == Status.SUCCEEDED
     assert contents(tree(pi.good()[1])) == contents(pi.data)
     assert not pi.source.generations.filter(status=GenerationStatus.WRITING).exists()
+
+
+def unknown(pi: Pi) -> set[bytes]:
+    """The files of the newest generation that have no checksum."""
+    entries = read_manifest(pi.good()[-1].path / "manifest.jsonl.gz")
+    return {entry.name for entry in entries if entry.kind == "file" and not entry.checksum}
+
+
+def test_missing_checksums_are_made_up_for_over_the_next_runs(pi: Pi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backup, "HASH_HERE", 0)
+    pi.run("backup")
+    write_manifest(tree(pi.good()[0]), {}, None, tmp := pi.good()[0].path / "new")
+    tmp.replace(pi.good()[0].path / "manifest.jsonl.gz")
+    assert len(unknown(pi)) == 34
+    monkeypatch.setattr(backup, "HASH_HERE", 1 << 17)
+    left = []
+    for _ in range(2):
+        pi.run("backup")
+        left.append(unknown(pi))
+    assert left == [{b"sparse"}, set()]
 
 
 def test_a_generation_renamed_but_not_marked_is_good_after_the_next_run(pi: Pi) -> None:

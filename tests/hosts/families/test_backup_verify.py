@@ -16,7 +16,7 @@ from hosts.store.manifest import write_manifest
 from jobs.models import Failure, Status, WaitingOn
 from tests.hosts.store.build import fill_disk
 
-from .conftest import shelve
+from .conftest import said, shelve
 
 if TYPE_CHECKING:
     import pytest
@@ -133,10 +133,11 @@ def test_each_run_goes_on_where_the_last_one_ended_also_in_a_newer_generation(of
     assert "" < first < fresh(second).verify_cursor
 
 
-def test_a_later_proof_clears_the_problem(off_pi: Pi) -> None:
+def test_a_proof_of_the_whole_clears_the_problem(off_pi: Pi) -> None:
     kept = off_pi.keep(verify_problem="was damaged")
-    verify(off_pi, 0.1)
-    assert fresh(kept).verify_problem == ""
+    job = verify(off_pi, 0.1)
+    assert (fresh(kept).verify_problem, fresh(kept).verified_files) == ("", kept.files + 20)
+    assert "damage was found before, so all of it is read" in said(job)
 
 
 def test_what_a_killed_run_left_in_scratch_goes(off_pi: Pi) -> None:

@@ -101,7 +101,7 @@ class Site:
             destination=bytes(self.base / to),
             lock_file=self.store / ".lock",
             options=Options(**options),
-            names=names,
+            names=names or None,
         )
 
     def run(self, copy: Copy, check: Callable[[], None] = no_check) -> Finished:
@@ -116,7 +116,7 @@ class Site:
 
     def verdict(self, copy: Copy, noise: str = "") -> Verdict:
         done = self.run(copy)
-        return judge(Case(done.exit_code, done.messages, host="node-a", user="pi", noise=noise))
+        return judge(Case(done.exit_code, done.messages, host="node-a", user="pi", noise=noise, others=done.others))
 
     def good(self, copy: Copy) -> Finished:
         done = self.run(copy)

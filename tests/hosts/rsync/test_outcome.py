@@ -99,6 +99,45 @@ def test_an_error_beside_unreadable_names_is_more_than_unreadable() -> None:  # 
     assert (found.kind, found.paths) == (Kind.PARTIAL, (b"/s/1", b"/s/x"))
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        'rsync: [receiver] mkstemp "/b/.x.q" failed: Permission denied (13)',
+        'rsync: [generator] chown "/b/x" failed: Operation not permitted (1)',
+        "rsync: [sender] get_acl: sys_acl_get_file(x, ACL_TYPE_ACCESS): Input/output error (5)",
+        "ERROR: sub/x failed verification -- update retained.",
+        "rsync: [sender] a word that is not known yet",
+    ],
+)
+def test_whatever_is_said_beside_unreadable_names_makes_it_partial(said: str) -> None:  # case C02
+    assert verdict(23, DENIED.format(1), said).kind is Kind.PARTIAL
+
+
+def test_a_vanished_name_beside_unreadable_ones_is_no_fault() -> None:  # case C01
+    said = ('file has vanished: "/s/a"', 'directory has vanished: "/s/b"', "rsync error: some files … (code 23)")
+    assert verdict(23, *said, DENIED.format(1)).kind is Kind.UNREADABLE
+
+
+@pytest.mark.parametrize(("others", "kind"), [(None, Kind.UNREADABLE), (0, Kind.UNREADABLE), (1, Kind.PARTIAL)])
+def test_what_was_counted_but_not_kept_counts(others: int | None, kind: Kind) -> None:
+    messages = (parse_message(DENIED.format(1).encode()),)
+    assert judge(Case(23, messages, host="node-a", others=others)).kind is kind
+
+
+@pytest.mark.parametrize("code", [3, 11, 23])
+def test_a_restore_that_may_not_write_says_so(code: int) -> None:
+    said = 'rsync: [Receiver] mkdir "/srv/new" failed: Permission denied (13)'
+    found = judge(Case(code, (parse_message(said.encode()),), host="node-a", user="pi", push=True))
+    assert (found.kind, found.paths) == (Kind.UNWRITABLE, (b"/srv/new",))
+    words = "pi may not write 1 of the names on node-a: /srv/new; allow sudo for rsync there, or choose another --to."
+    assert found.sentence == words
+
+
+def test_a_restore_that_may_not_read_the_generation_does_not_blame_the_host() -> None:
+    found = judge(Case(23, (parse_message(DENIED.format(1).encode()),), host="node-a", push=True))
+    assert (found.kind, "may not" in found.sentence) == (Kind.PARTIAL, False)
+
+
 def test_an_unexplained_23_is_partial() -> None:
     assert verdict(23, "rsync error: some files could not be transferred (code 23)").kind is Kind.PARTIAL
 

@@ -78,7 +78,7 @@ def md5(data: bytes) -> str:
 
 def source_dir(root: Path) -> Path:
     """Where the test source's generations lie."""
-    return layout.source_folder(root, HOST, SOURCE)
+    return root / HOST / layout.source_folder_name(SOURCE)
 
 
 def write_partial(root: Path, attempt: str, files: dict[str, bytes]) -> layout.Partial:

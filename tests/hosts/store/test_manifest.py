@@ -165,6 +165,25 @@ def test_files_without_a_checksum_are_hashed_here_up_to_a_budget(tmp_path: Path,
     assert found[b"sparse.img"].checksum is None
 
 
+def test_a_long_file_has_its_turn_when_nothing_else_lacks_a_checksum(tmp_path: Path, tree: Path) -> None:
+    (tree / "a long one").write_bytes(b"x" * 640)
+    manifest.write_manifest(tree, {}, None, tmp_path / "m", hash_here_bytes=10)
+    found = entries(tmp_path / "m")
+    assert (found[b"a long one"].read_here, found[b"docs/one.txt"].checksum) == (True, None)
+    (tree / "a long one").write_bytes(b"x" * 641)
+    manifest.write_manifest(tree, {}, None, tmp_path / "n", hash_here_bytes=10)
+    assert entries(tmp_path / "n")[b"a long one"].checksum is None
+
+
+def test_reading_for_a_checksum_can_be_stopped(tmp_path: Path, tree: Path) -> None:
+    def stop() -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        manifest.write_manifest(tree, {}, None, tmp_path / "m", hash_here_bytes=10, check=stop)
+    manifest.write_manifest(tree, {}, None, tmp_path / "n", check=stop)
+
+
 def test_that_a_checksum_was_computed_here_is_carried_over(tmp_path: Path, tree: Path) -> None:
     manifest.write_manifest(tree, {}, None, tmp_path / "m", hash_here_bytes=10)
     assert entries(written(tmp_path, tree, {}, tmp_path / "m"))[b"docs/one.txt"].read_here

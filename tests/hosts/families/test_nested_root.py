@@ -1,0 +1,110 @@
+"""The herder in its own herd: the backup root is on the host that is backed up."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hosts import nested
+from hosts.models import BackupRoot, Source
+from hosts.store.layout import TREE
+from hosts.store.root import MARKER
+from jobs.models import Failure, Status
+
+from .test_backup_ways import open_folder, ordinary
+from .test_restore import restore
+
+if TYPE_CHECKING:
+    from .conftest import Pi
+
+__all__ = ["open_folder", "ordinary"]
+
+
+@pytest.fixture
+def odd_root(pi: Pi) -> Path:
+    """The root lies below the source, in a folder with a name that a pattern would read otherwise."""
+    folder = pi.data / "sub" / "ba*k [1]"
+    folder.mkdir()
+    (pi.data / "sub" / "back 1").write_text("not the root")
+    root = folder / "root"
+    Path(pi.root.path).rename(root)
+    BackupRoot.objects.filter(pk=pi.root.pk).update(path=str(root))
+    pi.root.refresh_from_db()
+    return root
+
+
+def kept(pi: Pi) -> list[str]:
+    copy = pi.good()[-1].path / TREE
+    return sorted(str(path.relative_to(copy)) for path in (copy / "sub").glob("ba*"))
+
+
+def test_the_backup_root_is_no_part_of_a_backup(pi: Pi, odd_root: Path) -> None:
+    first, second = pi.run("backup"), pi.run("backup")
+    assert (first.status, second.status) == (Status.SUCCEEDED, Status.SUCCEEDED)
+    assert kept(pi) == ["sub/ba*k [1]", "sub/back 1"]
+    assert not os.listdir(pi.good()[-1].path / TREE / "sub/ba*k [1]")
+
+
+def test_it_is_said_in_the_summary_and_kept_as_a_warning(pi: Pi, odd_root: Path) -> None:
+    job = pi.run("backup")
+    words = f"The backup root lies in {pi.data} (sub/ba*k [1]/root) and was left out of its backup."
+    assert job.summary.endswith(f"; 1 with warnings. {words}")
+    assert pi.good()[0].warnings == [words]
+
+
+def test_a_restore_that_deletes_spares_it(pi: Pi, odd_root: Path) -> None:
+    pi.run("backup")
+    job = restore(pi, delete=True)
+    assert (job.error, job.result["deleted"]) == ("", 0)
+    assert (odd_root / MARKER).exists()
+
+
+def test_a_path_by_a_link_leads_there_too(pi: Pi, odd_root: Path) -> None:
+    link = pi.data.parent / "link"
+    link.symlink_to(pi.data)
+    Source.objects.filter(pk=pi.source.pk).update(path=str(link))
+    pi.run("backup")
+    assert not os.listdir(pi.good()[-1].path / TREE / "sub/ba*k [1]")
+
+
+def test_the_root_itself_is_no_source(pi: Pi) -> None:
+    Source.objects.filter(pk=pi.source.pk).update(path=pi.root.path)
+    job = pi.run("backup")
+    words = f"{pi.root.path} is the backup root itself: name another source."
+    assert (job.failure, job.error) == (Failure.REFUSED, words)
+
+
+def test_the_root_of_another_herder_is_a_folder_like_others(pi: Pi) -> None:
+    other = pi.data / "root"
+    other.mkdir()
+    (other / MARKER).write_text('{"format": 1, "install_id": "another", "root_id": "0123"}')
+    job = pi.run("backup")
+    assert (job.status, "root" in job.summary) == (Status.SUCCEEDED, False)
+    assert (pi.good()[0].path / TREE / "root" / MARKER).exists()
+
+
+def test_a_marker_that_the_login_may_not_read_is_known_by_the_boot(ordinary: Pi, open_folder: Path) -> None:
+    root = open_folder / "root"
+    Path(ordinary.root.path).rename(root)
+    (root / MARKER).chmod(0o600)
+    root.chmod(0o755)
+    BackupRoot.objects.filter(pk=ordinary.root.pk).update(path=str(root))
+    job = ordinary.run("backup")
+    assert f"The backup root lies in {open_folder} (root)" in job.summary
+
+
+@pytest.mark.parametrize(
+    ("source", "root", "below"),
+    [
+        ("/", "/srv/backups", "srv/backups"),
+        ("/srv", "/srv/backups", "backups"),
+        ("/srv/backups", "/srv/backups", "."),
+        ("/srv/back", "/srv/backups", ""),
+        ("/srv/backups/x", "/srv/backups", ""),
+    ],
+)
+def test_where_the_root_lies(source: str, root: str, below: str) -> None:
+    assert nested.relative(source, root) == below

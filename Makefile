@@ -7,7 +7,7 @@ VENV := .venv/bin
 SOURCES := piherder stacks hosts jobs bench tests manage.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test lint format bench clean require-python
+.PHONY: help demo run install upgrade uninstall test lab-test lab-up lab-down lint format bench clean require-python
 
 help: ## Show this list
 	@echo 'PiHerder: looks after a small fleet of Debian-family machines over plain SSH.'
@@ -24,9 +24,29 @@ run: require-python ## Start PiHerder on this machine (ARGS="--bind ADDRESS --po
 	@$(PYTHON) piherder/house/prepare.py --for run $(ARGS)
 	@$(VENV)/python -m piherder.house run $(ARGS)
 
+install: require-python ## Install PiHerder as services of this machine (sudo; ARGS="--bind ADDRESS --port PORT --database postgresql")
+	@$(PYTHON) piherder/house/begin.py install $(ARGS)
+
+upgrade: require-python ## Put this clone in the place of the installed one (sudo; ARGS=--back goes back)
+	@$(PYTHON) piherder/house/begin.py upgrade $(ARGS)
+
+uninstall: require-python ## Remove services and program; data and backups stay (sudo; ARGS=--purge)
+	@$(PYTHON) piherder/house/begin.py uninstall $(ARGS)
+
 test: require-python ## Run every test on PostgreSQL, then on SQLite (ARGS passes options to pytest)
 	@$(PYTHON) piherder/house/prepare.py --for test $(ARGS)
 	@$(VENV)/python -m tests.suite $(ARGS)
+
+lab-test: require-python ## Run the tests on real Debian hosts and a real Docker engine (as root; ARGS passes options to pytest)
+	@$(PYTHON) piherder/house/prepare.py --for lab $(ARGS)
+	@$(VENV)/python -m tests.suite --lab $(ARGS)
+
+lab-up: require-python ## Start lab hosts for your own hands (ARGS="pi1 pi2 --docker")
+	@$(PYTHON) piherder/house/prepare.py --for lab $(ARGS)
+	@$(VENV)/python -m tests.lab up $(ARGS)
+
+lab-down: require-python ## Remove the hosts of lab-up with all they hold
+	@$(VENV)/python -m tests.lab down
 
 lint: require-python ## Style, types, layers, migrations, deployment checks and sizes
 	@$(PYTHON) piherder/house/prepare.py --for test

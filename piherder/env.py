@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
+from piherder import envfile
+
 YES, NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -107,19 +109,31 @@ def secret_file(name: str) -> str:
 
 def _create_once(path: Path, value: str) -> None:
     """Write a complete file under `path` unless another process was first (link never overwrites)."""
-    # Not by pid: two containers that share the folder may have the same one, and would write into one draft.
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as handle:
-        handle.write(value + "\n")
-        handle.flush()
-        os.fsync(handle.fileno())
+    draft = secret_draft(path, value)
     try:
         os.link(draft, path)
     except FileExistsError:
         pass
     finally:
         draft.unlink()
+
+
+def secret_draft(path: Path, value: str) -> Path:
+    """A complete file beside `path`, synced, 0600, of the owner that the folder has; to be linked or renamed to it.
+
+    Raises OSError.
+    """
+    # Not by pid: two containers that share the folder may have the same one, and would write into one draft.
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as handle:
+        if os.geteuid() == 0:  # root at a shell must not lock the service's own user out
+            folder = path.parent.stat()
+            os.fchown(descriptor, folder.st_uid, folder.st_gid)
+        handle.write(value + "\n")
+        handle.flush()
+        os.fsync(handle.fileno())
+    return draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +208,23 @@ def broker_url() -> str:
     return "redis+socket://" + url.removeprefix("unix://") if url.startswith("unix://") else url
 
 
+def use_file() -> None:
+    """Take the variables of the file that PIHERDER_ENV_FILE names: the settings of an installed PiHerder.
+
+    The file wins, as it does for the services, so that a command never works on another installation than they do.
+    Raises BadEnvironment when it cannot be read.
+    """
+    path = text("PIHERDER_ENV_FILE")
+    if not path:
+        return
+    try:
+        os.environ.update(envfile.parse(Path(path).read_text(encoding="utf-8")))
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise BadEnvironment(f"The settings in {path} cannot be read: {reason}.") from None
+
+
 def use_settings() -> None:
-    """Name the settings module for Django unless the caller named another."""
+    """Take the settings file where one is named, and name Django's settings module unless the caller named another."""
+    use_file()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "piherder.settings")

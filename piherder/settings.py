@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from piherder import env
+from piherder.key_file import KeyFile
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA = env.data_folder()
 SECRET_KEY = env.text("PIHERDER_SECRET_KEY") or env.secret_file("django.key")
-# The first seals, all open: the newest stands first while keys are rotated.
-PIHERDER_MASTER_KEYS = env.words("PIHERDER_MASTER_KEYS") or env.secret_file("master.key").split()
+# The first seals, all open: the newest stands first while keys are rotated. The file is made by `keys.require`.
+PIHERDER_MASTER_KEYS = env.words("PIHERDER_MASTER_KEYS") or KeyFile(DATA / "master.key")
 DEBUG = env.flag("PIHERDER_DEBUG")
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *env.words("PIHERDER_HOSTS")]
 CSRF_TRUSTED_ORIGINS = env.words("PIHERDER_ORIGINS")
@@ -135,6 +136,14 @@ SILENCED_SYSTEM_CHECKS = [
 
 PIHERDER_INSTALL_ID = env.text("PIHERDER_INSTALL_ID") or env.secret_file("install.id")
 PIHERDER_BACKUPS = Path(env.text("PIHERDER_BACKUPS", str(DATA / "backups")))
+# The herder's own backup: where its archives lie, how many stay, and whose first line encrypts them.
+PIHERDER_ARCHIVES = Path(env.text("PIHERDER_ARCHIVES", str(DATA / "herder-backups"))).expanduser()
+PIHERDER_ARCHIVES_KEEP = env.number("PIHERDER_ARCHIVES_KEEP", 14, 1, 1000)
+PIHERDER_ARCHIVE_PASSPHRASE_FILE = (
+    Path(env.text("PIHERDER_ARCHIVE_PASSPHRASE_FILE")).expanduser()
+    if env.text("PIHERDER_ARCHIVE_PASSPHRASE_FILE")
+    else None
+)
 PIHERDER_LOGS = DATA / "job-logs"
 PIHERDER_RUNTIME = Path(env.text("PIHERDER_RUNTIME", str(DATA / "run")))
 PIHERDER_REDIS_URL = env.redis_url()

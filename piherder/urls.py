@@ -8,6 +8,8 @@ from django.views.generic import RedirectView
 
 from hosts.views import generation, herd, host
 from jobs import views as jobs
+from piherder.archive.views import back_up_herder, herder_backups
+from piherder.health import health
 from piherder.views import Login
 
 
@@ -49,7 +51,10 @@ urlpatterns = [
     path("", RedirectView.as_view(pattern_name="jobs"), name="start"),
     path("login/", Login.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
+    path("health/", health, name="health"),
     *jobs_patterns,
     *hosts_patterns,
+    path("herder/", herder_backups, name="herder_backups"),
+    path("herder/back-up/", back_up_herder, name="back_up_herder"),
     path("admin/", admin.site.urls),
 ]

@@ -1,8 +1,16 @@
 """WSGI entry for gunicorn."""
 
+import sys
+
 from django.core.wsgi import get_wsgi_application
 
-from piherder.env import use_settings
+from piherder.env import BadEnvironment, use_settings
+
+BOOT_ERROR = 3  # gunicorn ends at this exit code of a worker, and starts it anew for ever at any other (arbiter.py)
 
 use_settings()
-application = get_wsgi_application()
+try:
+    application = get_wsgi_application()
+except BadEnvironment as refusal:
+    print(refusal, file=sys.stderr, flush=True)
+    sys.exit(BOOT_ERROR)

@@ -9,8 +9,9 @@ from typing import Any
 from django.utils import timezone
 
 from hosts.models import Credential, Host
+from jobs import logs
 from jobs.admission import Draft, admit
-from jobs.models import Job, Lane, Status, WaitingOn, WorkerNode
+from jobs.models import Job, JobLine, Lane, Status, WaitingOn, WorkerNode
 from jobs.node import Me
 from jobs.registry import get
 
@@ -80,6 +81,18 @@ def waiting_on(what: WaitingOn, job: Job, **fields: Any) -> Job:
 def fence(job: Job, **fields: Any) -> Lane:
     """The fence that a job which copies holds."""
     return Lane.objects.create(name=Lane.FENCE, host_id=job.host_id, job=job, attempt=job.attempt, **fields)
+
+
+def lines(job: Job, *rows: JobLine) -> None:
+    """The rows of a job's log, whatever its state."""
+    JobLine.objects.bulk_create(rows)
+    change(job, log_lines=rows[-1].number)
+
+
+def store(job: Job, rows: list[JobLine]) -> None:
+    """Rows of a running job's log, as its own attempt stores them."""
+    assert job.attempt
+    logs.store(job.pk, job.attempt, rows)
 
 
 def events(job: Job) -> list[str]:

@@ -1,7 +1,7 @@
 """Runs the tests on servers that only they own: PostgreSQL first, then SQLite, each with a private Redis.
 
-`python -m tests.suite [--only postgresql|sqlite] [pytest's options]`, or `--manage COMMAND` for one management command
-on an empty scratch installation.
+`python -m tests.suite [--only postgresql|sqlite] [pytest's options]`, or `--lab` for those on real hosts and engines
+(tests/lab), or `--manage COMMAND` for one management command on an empty scratch installation.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 CLONE = Path(__file__).resolve().parents[1]
 NOTHING_COLLECTED = 5
+LAB = "tests/lab"
+# One process owns the lab. Its hosts boot and install for real; each wait in there has a bound of its own.
+LAB_OPTIONS = ("-p", "no:xdist", "--timeout=900")
 # Many tests wait for a process to notice a fault: three share two cores well, and who is done takes over from others.
 SPREAD = ("-n", "3", "--dist", "worksteal")
 # What knows no database, or starts servers of its own with one that it chooses: once is enough.
@@ -86,9 +89,16 @@ def test(kind: str, options: list[str]) -> bool:
     with scratch() as folder:
         named = any(option.startswith("tests") for option in options)
         once = ONCE if kind == "sqlite" and not named else ()
-        code = run(kind, folder, ["-m", "pytest", "-q", *SPREAD, *once, *options])
+        code = run(kind, folder, ["-m", "pytest", "-q", *SPREAD, f"--ignore={LAB}", *once, *options])
     print(f"== tests on {kind}: {'passed' if not code else 'FAILED'}, {time.monotonic() - started:.0f} s", flush=True)
     return code == 0 or (code == NOTHING_COLLECTED and kind == "sqlite")
+
+
+def lab(options: list[str]) -> int:
+    """Exit code of the tests on real hosts; those that `options` name, or all of them."""
+    named = any(option.startswith("tests") for option in options)
+    with scratch() as folder:
+        return run("sqlite", folder, ["-m", "pytest", "-q", *LAB_OPTIONS, *([] if named else [LAB]), *options])
 
 
 def manage(command: list[str]) -> int:
@@ -105,7 +115,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--only", choices=("postgresql", "sqlite"))
     parser.add_argument("--yes", action="store_true")
+    parser.add_argument("--lab", action="store_true")
     found, options = parser.parse_known_args(arguments)
+    if found.lab:
+        return lab(options)
     kinds = [found.only] if found.only else ["postgresql", "sqlite"]
     results = [test(kind, options) for kind in kinds]
     return 0 if all(results) else 1

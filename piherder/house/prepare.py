@@ -18,7 +18,8 @@ from pathlib import Path
 
 CLONE = Path(__file__).resolve().parents[2]
 VENV = CLONE / ".venv"
-REQUIREMENTS = {"run": "requirements.txt", "demo": "requirements.txt", "test": "requirements-dev.txt"}
+PLAIN, DEVELOPER = "requirements.txt", "requirements-dev.txt"
+REQUIREMENTS = {"run": PLAIN, "demo": PLAIN, "install": PLAIN, "test": DEVELOPER, "lab": DEVELOPER}
 OFFLINE = re.compile(
     r"NewConnectionError|NameResolutionError|Temporary failure in name resolution|Network is unreachable"
     r"|Connection refused|Connection timed out|ReadTimeout|ConnectTimeout|from versions: none"
@@ -136,7 +137,7 @@ def fill_venv(requirements: str) -> None:
 
 
 def main() -> int:
-    """`--for run|demo|test [ARGS of the target]`; of those only `--yes` counts here."""
+    """`--for run|demo|install|test|lab [ARGS of the target]`; of those only `--yes` counts here."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--for", dest="purpose", choices=sorted(REQUIREMENTS), required=True)
     parser.add_argument("--yes", action="store_true")

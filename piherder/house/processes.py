@@ -85,7 +85,12 @@ def tail(log: Path, lines: int = 3) -> str:
 
 
 def cap(log: Path, limit: int) -> None:
-    """Moves a log beyond `limit` bytes to `<name>.1` and empties it in place: the writer keeps its open file."""
+    """Moves a log beyond `limit` bytes to `<name>.1` and empties it in place: the writer keeps its open file.
+
+    Raises OSError when the older lines cannot be kept; the log is emptied all the same, and takes no more of the disk.
+    """
     if log.exists() and log.stat().st_size > limit:
-        log.with_name(f"{log.name}.1").write_bytes(log.read_bytes()[-limit:])
-        os.truncate(log, 0)
+        try:
+            log.with_name(f"{log.name}.1").write_bytes(log.read_bytes()[-limit:])
+        finally:
+            os.truncate(log, 0)

@@ -81,6 +81,15 @@ def farewell(options: stack.Options, password: str) -> list[str]:
     return lines
 
 
+def passed_over() -> list[str]:
+    """A line per address of a server that the caller has set: `./herder` in the same shell speaks to that one."""
+    return [
+        f"{name} is set and passed over: make run has its own server. Unset it, because ./herder obeys it."
+        for name in ("DATABASE_URL", "REDIS_URL")
+        if env.text(name)
+    ]
+
+
 def say(text: str) -> None:
     """One line for the person, at once."""
     print(text, flush=True)
@@ -94,6 +103,8 @@ def on_signals(supervisor: Supervisor) -> None:
 
 def serve(options: stack.Options, redis: PrivateRedis) -> None:
     """Starts everything and stays until a signal comes. Raises Refused or NotReady in words."""
+    for line in passed_over():
+        say(line)
     environment = stack.environment(options, redis.url)
     password = prepare_database(environment)
     for line in manage(environment, "manage.py", "first_start", notes=True).splitlines():

@@ -88,9 +88,9 @@ def web_command(options: Options) -> tuple[str, ...]:
     )
 
 
-def worker_command() -> tuple[str, ...]:
-    """The worker; PIHERDER_NODE names it when two run on one machine against the same database."""
-    node = env.text("PIHERDER_NODE", "%h")
+def worker_command(name: str = "") -> tuple[str, ...]:
+    """The worker; PIHERDER_NODE, or `name` behind it, tell two apart that work on the same database."""
+    node = "-".join(filter(None, (env.text("PIHERDER_NODE", "%h"), name)))
     slots = str(env.number("CELERY_CONCURRENCY", 2, 1, 64))
     return (program("celery"), "-A", "piherder", "worker", "--concurrency", slots, "-n", f"celery@{node}")
 

@@ -6,7 +6,9 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from piherder.house import processes
@@ -97,14 +99,15 @@ class Supervisor:
         self._say = say
         self._stopping = threading.Event()
         self._hurry = False
+        self._troubles: set[str] = set()  # what was told and still lasts
+        self._unsaved = False
 
     def start(self) -> None:
         """Starts every program, each after the one before it is ready, until told to stop. Raises NotReady in words."""
         for child in self.children.values():
             if self._stopping.is_set():
                 return
-            child.start(time.monotonic())
-            self._write_state()
+            self._start(child)
             ready = child.program.ready
             if ready is not None and not processes.wait_until(self._up(child, ready), child.program.ready_seconds):
                 raise NotReady(f"{child.program.name} did not start: {processes.tail(child.log)}")
@@ -130,7 +133,9 @@ class Supervisor:
         """One look at every program and every log."""
         for child in self.children.values():
             self._look_after(child)
-            processes.cap(child.log, LOG_LIMIT)
+            self._try(f"The log of {child.program.name} cannot be kept", partial(processes.cap, child.log, LOG_LIMIT))
+        if self._unsaved:
+            self._write_state()
 
     def _look_after(self, child: Child) -> None:
         now = time.monotonic()
@@ -138,16 +143,42 @@ class Supervisor:
             code = child.process.poll()
             if code is not None:
                 child.ended(code, now)
-                self._say(describe_end(child.program, code, child.delay))
+                self._tell(describe_end(child.program, code, child.delay))
                 self._write_state()
         elif now >= child.due:
-            child.start(now)
+            self._start(child)
+
+    def _start(self, child: Child) -> None:
+        now = time.monotonic()
+        if self._try(f"{child.program.name} cannot be started", partial(child.start, now)):
             self._write_state()
+        else:
+            child.delay = next_delay(child.delay, 0, refused=False)
+            child.due = now + child.delay
+
+    def _try(self, trouble: str, step: Callable[[], None]) -> bool:
+        """True when the step was made. A disk that is full or memory that is short is told once, and all goes on."""
+        try:
+            step()
+        except OSError as error:
+            if trouble not in self._troubles:
+                self._tell(f"{trouble}: {error.strerror or error}; it is tried again.")
+            self._troubles.add(trouble)
+            return False
+        self._troubles.discard(trouble)
+        return True
+
+    def _tell(self, text: str) -> None:
+        """Who we tell may be a file on the same full disk, or a terminal that was closed."""
+        with suppress(OSError):
+            self._say(text)
 
     def _write_state(self) -> None:
         running = {name: c.process.pid for name, c in self.children.items() if c.process is not None}
         restarts = {name: c.restarts for name, c in self.children.items()}
-        write_state(self._state, State(os.getpid(), self.address, running, restarts))
+        state = State(os.getpid(), self.address, running, restarts)
+        saved = self._try("The state of the stack cannot be saved", partial(write_state, self._state, state))
+        self._unsaved = not saved
 
     @property
     def is_stopping(self) -> bool:
@@ -171,7 +202,8 @@ class Supervisor:
             if child.process is not None:
                 self._end(child.process, child.program.grace)
                 child.process = None
-        self._state.unlink(missing_ok=True)
+        with suppress(OSError):  # a disk that became read-only must not keep the rest from its end
+            self._state.unlink(missing_ok=True)
 
     def _end(self, process: subprocess.Popen[bytes], grace: float) -> None:
         """Asks, then waits until it is gone, the grace is over or the person is in a hurry."""

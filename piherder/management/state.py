@@ -11,7 +11,7 @@ import redis
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 from redis.retry import Retry
 
 from hosts import standing
@@ -20,6 +20,8 @@ from hosts.root_admin import RootView, view
 from jobs.beat import RENEW
 from jobs.management.door import database_words
 from jobs.models import ACTIVE, BeatLease, EngineSettings, Job, Status, WaitingOn, WorkerNode
+from piherder.archive.overview import Overview, overview
+from piherder.house import form
 
 if TYPE_CHECKING:
     import uuid
@@ -46,6 +48,7 @@ class Node:
 class State:
     """Everything `status` shows; `problems` are what needs attention."""
 
+    form: form.Form = field(default_factory=form.look)
     database: dict[str, Any] = field(default_factory=dict)
     redis: dict[str, Any] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
@@ -54,6 +57,7 @@ class State:
     waiting: list[Job] = field(default_factory=list)
     holds: list[str] = field(default_factory=list)
     roots: list[RootView] = field(default_factory=list)
+    archives: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
@@ -114,10 +118,14 @@ def look_at_redis(state: State, queues: Iterable[str]) -> None:
             pipe.config_get("maxmemory-policy")
             for name in names:
                 pipe.llen(name)
-            _, policy, *depths = pipe.execute(raise_on_error=False)
+            pong, policy, *depths = pipe.execute(raise_on_error=False)
+        if isinstance(pong, RedisError):  # it answers, but serves nobody: still loading, or its disk is full
+            raise pong
     except RedisError as error:
         state.redis = {"reachable": False, "policy": None, "queues": dict.fromkeys(names)}
-        state.problems.append(f"Redis does not answer ({str(error).rstrip('.')}): jobs wait until it is back.")
+        refuses = isinstance(error, ResponseError | BusyLoadingError)
+        does = "answers with errors" if refuses else "does not answer"
+        state.problems.append(f"Redis {does} ({str(error).rstrip('.')}): jobs wait until it is back.")
         return
     finally:
         client.close()
@@ -173,12 +181,12 @@ def look_at_nodes(state: State, pulse: Pulse) -> None:
         if silent:
             state.problems.append(f"The worker {row.name} has been silent for {silent:.0f} s: is its process running?")
     if not any(not node.silent_for and not node.draining for node in state.nodes):
-        state.problems.append("No worker is running: start one with make run; jobs wait for it.")
+        state.problems.append(f"No worker is running: start one with {state.form.start}; jobs wait for it.")
     lease = BeatLease.objects.filter(pk=1, holder__isnull=False).first()
     silent = pulse.silent_for(lease.pk) if lease else 0.0
     state.beat = {"holder": lease.name if lease else None, "silent_for": round(silent, 1)}
     if lease is None or silent:
-        state.problems.append("No beat is running, so no schedule fires: start one with make run.")
+        state.problems.append(f"No beat is running, so no schedule fires: start one with {state.form.start}.")
 
 
 def look_at_jobs(state: State) -> None:
@@ -217,6 +225,7 @@ def look_at_roots(state: State) -> None:
         state.roots.append(found)
         if found.problem:
             state.problems.append(found.problem)
+    state.problems += form.hidden_roots(state.form, [row.path for row in rows])
 
 
 def look_at_backups(state: State) -> None:
@@ -225,9 +234,36 @@ def look_at_backups(state: State) -> None:
         state.problems += standing.problems()
 
 
+def look_at_archives(state: State) -> None:
+    """The herder's own backup: how many archives there are, the newest, and what is wrong with them."""
+    found: list[Overview] = []
+
+    def read() -> None:
+        try:
+            found.append(overview())
+        finally:
+            connection.close()
+
+    why = within(LONGEST_LOOK, read)
+    if not found:
+        state.problems.append(f"The archives of the herder cannot be looked at: {why}.")
+        return
+    newest = found[0].archives[0] if found[0].archives else None
+    state.archives = {
+        "folder": str(found[0].folder),
+        "count": len(found[0].archives),
+        "newest": newest.path.name if newest else None,
+        "newest_at": newest.name.taken_at if newest else None,
+        "encrypted": newest.name.encrypted if newest else None,
+        "master_key_inside": newest.key_inside if newest else None,
+    }
+    state.problems += found[0].problems
+
+
 def look(watch: float | None = None) -> State:
     """Look at everything; `watch` bounds the seconds of watching counters (default: what it takes to be sure)."""
     state = State()
+    state.problems += state.form.problems
     if not look_at_database(state):
         look_at_redis(state, [settings.CELERY_TASK_DEFAULT_QUEUE])
         return state
@@ -240,6 +276,7 @@ def look(watch: float | None = None) -> State:
         look_at_holds(state)
         look_at_roots(state)
         look_at_backups(state)
+        look_at_archives(state)
         pulse.watch(watching_seconds() if watch is None else watch)
         look_at_nodes(state, pulse)
     except (DatabaseError, InterfaceError) as error:

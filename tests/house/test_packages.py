@@ -113,6 +113,13 @@ def test_services_that_ran_before_are_not_held() -> None:
     assert packages.held_services(needs, {"bash", "sshd"}) == ["postgresql"]
 
 
+def test_the_labs_engine_is_installed_and_not_started() -> None:
+    needs = packages.PURPOSES["lab"]
+    assert {"docker.io", "debootstrap", "iproute2", "iptables"} <= {need.package for need in needs}
+    assert {"docker", "containerd"} <= set(packages.held_services(needs, {"bash"}))
+    assert set(packages.PURPOSES["test"]) <= set(needs)
+
+
 def ask(policy: Path, *arguments: str) -> int:
     return subprocess.run([policy, *arguments]).returncode
 

@@ -225,3 +225,13 @@ def test_a_stack_killed_as_a_whole_leaves_no_process(tmp_path: Path) -> None:
         assert wait_until(lambda: not answers("127.0.0.1", stack_.port), 10)
     finally:
         stack_.close()
+
+
+def test_servers_that_are_passed_over_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://elsewhere/db")
+    monkeypatch.setenv("REDIS_URL", " ")
+    (line,) = run.passed_over()
+    assert line.startswith("DATABASE_URL is set and passed over")
+    assert "elsewhere" not in line  # it may hold a password
+    monkeypatch.delenv("DATABASE_URL")
+    assert run.passed_over() == []

@@ -49,6 +49,37 @@ def test_the_scratch_folder_is_gone_afterwards() -> None:
     assert not scratch.exists()
 
 
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that the suite would have run, each with its database."""
+    seen: list[list[str]] = []
+
+    def run(kind: str, _folder: Path, command: list[str]) -> int:
+        seen.append([kind, *command])
+        return 0
+
+    monkeypatch.setattr(suite, "run", run)
+    return seen
+
+
+def test_the_lab_is_no_part_of_the_ordinary_tests(ran: list[list[str]]) -> None:
+    assert suite.main([]) == 0
+    assert [command[0] for command in ran] == ["postgresql", "sqlite"]
+    assert all(f"--ignore={suite.LAB}" in command for command in ran)
+
+
+def test_the_lab_is_run_once_by_one_process(ran: list[list[str]]) -> None:
+    assert suite.main(["--lab", "--yes", "-x"]) == 0
+    (command,) = ran
+    assert command[-2:] == [suite.LAB, "-x"]
+    assert "no:xdist" in command
+
+
+def test_a_part_of_the_lab_can_be_named(ran: list[list[str]]) -> None:
+    suite.main(["--lab", "tests/lab/test_lab.py"])
+    assert suite.LAB not in ran[0]
+
+
 def test_a_failing_test_fails_the_run(tmp_path: Path) -> None:
     broken = tmp_path / "test_broken.py"
     broken.write_text("def test_broken() -> None:\n    assert False\n")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +21,10 @@ from piherder.house.processes import wait_until
 from piherder.house.supervisor import NotReady, Program, Supervisor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a disk of its own is mounted")
 
 # Writes its pid and its child's where the test looks (whole or not at all: the file says "ready"), and its name when it
 # is asked to stop.
@@ -74,6 +78,15 @@ class Stack:
         def look() -> bool:
             self.supervisor.tick()
             return self.pid(name) not in {None, first}
+
+        return wait_until(look, seconds)
+
+    def delayed(self, name: str, delay: float, seconds: float = 10.0) -> bool:
+        """Ticks until the next start of the program is put off by so many seconds."""
+
+        def look() -> bool:
+            self.supervisor.tick()
+            return self.supervisor.children[name].delay >= delay
 
         return wait_until(look, seconds)
 
@@ -280,3 +293,79 @@ def test_programs_see_no_standard_input(tmp_path: Path) -> None:
     stack.supervisor.start()
     assert (tmp_path / "log/web.log").read_text() == "end\n"
     stack.supervisor.stop()
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a data disk that was filled to its last byte after `stack.json` and the logs were made."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "piherder-test", place], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def fill(place: Path) -> None:
+    with suppress(OSError), (place / "filler").open("wb", buffering=0) as filler:
+        while True:
+            filler.write(bytes(4096))
+
+
+@needs_root
+def test_a_full_disk_ends_no_program_and_is_said_once(tmp_path: Path, full_disk: Path) -> None:  # case C09
+    keeper = Stack(full_disk, program(tmp_path, "web"), program(tmp_path, "beat"))
+    keeper.supervisor.start()
+    fill(full_disk)
+    first = keeper.pid("web")
+    for _ in range(2):
+        os.kill(keeper.pid("web") or 0, signal.SIGKILL)
+        assert keeper.came_back("web", first)
+        first = keeper.pid("web")
+    complaint = "The state of the stack cannot be saved: No space left on device; it is tried again."
+    assert keeper.said.count(complaint) == 1
+    (full_disk / "filler").unlink()
+    keeper.supervisor.tick()
+    assert json.loads((full_disk / "stack.json").read_text())["programs"]["web"] == keeper.pid("web")
+    keeper.supervisor.stop()
+
+
+@needs_root
+def test_a_log_that_cannot_be_kept_is_emptied_all_the_same(
+    tmp_path: Path, full_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "LOG_LIMIT", 100)
+    keeper = Stack(full_disk, program(tmp_path, "web"))
+    (full_disk / "log/web.log").write_text("x" * 200)
+    fill(full_disk)
+    keeper.supervisor.tick()
+    assert (full_disk / "log/web.log").stat().st_size == 0
+    assert "The log of web cannot be kept: No space left on device; it is tried again." in keeper.said
+    keeper.supervisor.stop()
+
+
+def test_a_program_that_cannot_be_started_now_is_tried_again_later(stack: Stack) -> None:
+    stack.supervisor.start()
+    (stack.folder / "log").rename(stack.folder / "aside")  # no log can be opened, so nothing can be started
+    os.kill(stack.pid("web") or 0, signal.SIGKILL)
+    assert stack.until("web cannot be started: No such file or directory")
+    assert stack.delayed("web", 2.0)
+    (stack.folder / "aside").rename(stack.folder / "log")
+    assert stack.came_back("web", None, seconds=10)
+    assert sum(line.startswith("web cannot be started") for line in stack.said) == 1
+    stack.supervisor.stop()
+    assert "stopped" in os.listdir(stack.folder)
+
+
+def test_whoever_cannot_be_told_any_more_ends_nothing(tmp_path: Path) -> None:
+    def closed(text: str) -> None:
+        raise BrokenPipeError
+
+    keeper = Stack(tmp_path, program(tmp_path, "web"))
+    keeper.supervisor._say = closed
+    keeper.supervisor.start()
+    first = keeper.pid("web")
+    os.kill(first or 0, signal.SIGKILL)
+    assert keeper.came_back("web", first)
+    keeper.supervisor.stop()

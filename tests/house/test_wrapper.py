@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import subprocess
@@ -52,6 +53,52 @@ def test_works_through_a_link_from_elsewhere(clone: Path, tmp_path: Path) -> Non
     assert "not set up" in call(link, "hosts").stderr
 
 
+def install_here(clone: Path, user: str, settings: Path) -> None:
+    """What `make install` leaves beside the script."""
+    (clone / ".installed").write_text(f"{user}\n{settings}\n")
+
+
+def test_an_installed_one_reads_its_settings(clone: Path, tmp_path: Path) -> None:
+    python = clone / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$PIHERDER_ENV_FILE" "$1"\n')
+    python.chmod(0o755)
+    (tmp_path / "piherder.env").touch()
+    install_here(clone, getpass.getuser(), tmp_path / "piherder.env")
+    assert call(clone / "herder", "hosts").stdout == f"{tmp_path}/piherder.env {clone}/manage.py\n"
+
+
+def test_an_installed_one_whose_settings_are_gone_says_so(clone: Path) -> None:
+    install_here(clone, getpass.getuser(), clone / "gone")
+    assert call(clone / "herder", "hosts").stderr.endswith('cannot be read: run "make install" again.\n')
+
+
+def test_an_installed_one_whose_python_is_gone_says_how_to_mend_it(clone: Path) -> None:
+    (clone / "piherder.env").touch()
+    install_here(clone, getpass.getuser(), clone / "piherder.env")
+    assert f'run "cd {clone} && sudo make install"' in call(clone / "herder", "hosts").stderr
+
+
+def test_root_becomes_the_user_of_the_installation(clone: Path) -> None:
+    python = clone / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\nid -un; echo "$HOME"; shift; echo "$@"\n')
+    (clone / "piherder.env").touch()
+    install_here(clone, "nobody", clone / "piherder.env")
+    for path in (*clone.rglob("*"), clone, *clone.parents[:3]):  # pytest's folders are for root alone
+        path.chmod(0o755)
+    done = call(clone / "herder", "run_job", "a b")
+    assert done.stdout.splitlines() == ["nobody", "/nonexistent", "run_job a b"]
+
+
+def test_another_venv_can_be_named(clone: Path, tmp_path: Path) -> None:
+    python = tmp_path / "elsewhere/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho elsewhere\n")
+    python.chmod(0o755)
+    assert call(clone / "herder", "hosts", PIHERDER_VENV=str(tmp_path / "elsewhere")).stdout == "elsewhere\n"
+
+
 @pytest.mark.parametrize("command", ["migrate", "flush"])
 def test_the_database_is_not_changed_under_a_running_stack(tmp_path: Path, command: str) -> None:
     with folder.only_one(tmp_path):
@@ -64,7 +111,7 @@ def test_the_database_is_not_changed_under_a_running_stack(tmp_path: Path, comma
 def test_make_alone_lists_the_targets() -> None:
     done = call("make", "-C", CLONE, "--no-print-directory")
     assert done.returncode == 0
-    for target in ("bench", "clean", "demo", "lint", "run", "test"):
+    for target in ("bench", "clean", "demo", "install", "lint", "run", "test", "uninstall", "upgrade"):
         assert f"make {target} " in done.stdout
 
 

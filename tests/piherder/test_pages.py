@@ -51,7 +51,9 @@ def pages() -> list[str]:
     generation = make_generation(make_source(host))
     job = make_job("host_facts", host)
     named: dict[str, list[object]] = {"job": [job.pk], "host": [host.name], "generation": [host.name, generation.pk]}
-    return [reverse(name, args=named.get(name)) for name in ("jobs", "hosts", "job", "host", "generation")]
+    return [
+        reverse(name, args=named.get(name)) for name in ("jobs", "hosts", "job", "host", "generation", "herder_backups")
+    ]
 
 
 def test_the_routes_are_found() -> None:

@@ -20,9 +20,11 @@ ENGINE = (
     "PIHERDER_DRAIN_GRACE_SEC", "PIHERDER_BEAT_SEC", "PIHERDER_SILENCE_SEC", "PIHERDER_PROBE_SEC", "CELERY_CONCURRENCY",
 )  # fmt: skip
 SHOW = """
-import json, sys
+import django, json, sys
 from django.conf import settings
-print(json.dumps({n: getattr(settings, n, None) for n in sys.argv[1:]}, default=str))
+django.setup()
+found = {n: getattr(settings, n, None) for n in sys.argv[1:]}
+print(json.dumps({n: list(v) if n == "PIHERDER_MASTER_KEYS" else v for n, v in found.items()}, default=str))
 """
 
 
@@ -63,8 +65,9 @@ def test_every_start_reads_the_same_secrets(tmp_path: Path) -> None:
 
 
 def test_given_secrets_leave_no_file(tmp_path: Path) -> None:
-    given = {"PIHERDER_SECRET_KEY": "s", "PIHERDER_MASTER_KEYS": "new,old", "PIHERDER_INSTALL_ID": "i"}
-    assert read(tmp_path, "PIHERDER_MASTER_KEYS", **given)["PIHERDER_MASTER_KEYS"] == ["new", "old"]
+    secret = "k8Zr2mVx7Lq0Tn5Bd9Wf3Hs6Jy1Pc4Ga"
+    given = {"PIHERDER_SECRET_KEY": secret, "PIHERDER_MASTER_KEYS": f"{secret},old", "PIHERDER_INSTALL_ID": "i"}
+    assert read(tmp_path, "PIHERDER_MASTER_KEYS", **given)["PIHERDER_MASTER_KEYS"] == [secret, "old"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -126,3 +129,10 @@ def test_a_bad_value_is_one_sentence_and_no_traceback(tmp_path: Path, name: str,
     assert done.stderr.startswith(sentence)
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("command", [["manage.py", "check"], ["-m", "celery", "-A", "piherder", "beat"]])
+def test_a_settings_file_that_is_gone_is_one_sentence_and_no_traceback(tmp_path: Path, command: list[str]) -> None:
+    done = fresh(tmp_path, command, PIHERDER_ENV_FILE=str(tmp_path / "gone"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"The settings in {tmp_path}/gone cannot be read: No such file or directory.\n"

@@ -34,6 +34,7 @@ GOOD: dict[str, Any] = {
 }
 KEYS = {
     "well", "problems", "database", "redis", "nodes", "beat", "jobs", "waiting", "holds", "backup_roots",
+    "herder_backup",
 }  # fmt: skip
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+import redis
 from django.contrib.auth.models import User
 from django.db import connection
 from django.db.models import F
@@ -18,6 +20,10 @@ from hosts.store.root import MARKER
 from jobs import mutex, services
 from jobs.models import BeatLease, Door, Job, WaitingOn, WorkerNode
 from jobs.services import Asker
+from piherder import env
+from piherder.house import processes
+from piherder.house.folder import CLONE, socket_folder
+from piherder.house.servers import ping, redis_program
 from piherder.management import state
 from tests.commands import Ran, herder
 from tests.factories import change, make_host, make_node
@@ -72,6 +78,12 @@ def test_all_is_well(alive: None) -> None:
     assert (ran.code, ran.err) == (0, "")
     for words in ("reachable", "w1@pi  0 of 2 slots busy, queues celery  beating", "pi  leading", "celery: 0", "ready"):
         assert words in ran.out
+
+
+def test_it_says_what_kind_of_installation_this_is(alive: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PIHERDER_CONTAINER", raising=False)
+    assert f"form      clone {CLONE}, make run is not running" in herder("status").out
+    assert look().document["installation"]["form"] == "clone"
 
 
 def test_json_holds_every_part(alive: None) -> None:
@@ -180,7 +192,9 @@ def test_a_backup_disk_that_is_not_mounted_needs_attention(alive: None, tmp_path
 def test_backups_that_stand_badly_need_attention_unless_the_herd_is_on_hold(alive: None) -> None:
     make_source(make_host("pi1"))
     ran = herder("status")
-    assert (ran.code, ran.err) == (1, "pi1 was never backed up: ./herder run_job backup --host pi1\n")
+    late, own = ran.err.splitlines()
+    assert (ran.code, late) == (1, "pi1 was never backed up: ./herder run_job backup --host pi1")
+    assert own == "There is no archive of the herder itself: ./herder herder_backup makes one."
     services.hold("moving", asker=ASKER)
     assert look().document["problems"] == []
 
@@ -215,3 +229,32 @@ def test_the_first_password_is_shown_once(settings: Settings, tmp_path: Path) ->
     assert "password" not in herder("first_start", "--admin").out
     assert not Host.objects.exists()
     assert not Job.objects.exists()
+
+
+@pytest.fixture
+def sick_redis(tmp_path: Path) -> Iterator[str]:
+    """Address of a Redis that answers and refuses to work: its snapshots fail, as on a full disk."""
+    store, address = tmp_path / "store", socket_folder(tmp_path, "r.sock") / "r.sock"
+    store.mkdir()
+    argv = [redis_program(), "--port", "0", "--unixsocket", str(address), "--dir", str(store), "--save", "3600 1"]
+    process = processes.spawn(argv, tmp_path / "redis.log", env.child_environment(), tmp_path)
+    client = redis.Redis(unix_socket_path=str(address))
+    try:
+        assert processes.wait_until(lambda: ping(address), 20)
+        shutil.rmtree(store)
+        client.bgsave()
+        assert processes.wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", 20)
+        yield f"unix://{address}"
+    finally:
+        client.close()
+        processes.end(process, grace=0)
+
+
+def test_a_redis_that_answers_with_errors_is_no_redis_to_work_with(
+    alive: None, settings: Settings, sick_redis: str
+) -> None:
+    settings.PIHERDER_REDIS_URL = sick_redis
+    ran = look()
+    assert (ran.code, ran.document["redis"]["reachable"]) == (1, False)
+    (problem,) = [line for line in ran.document["problems"] if "Redis" in line]
+    assert problem.startswith("Redis answers with errors (MISCONF Redis is configured to save RDB snapshots")

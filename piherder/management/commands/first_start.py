@@ -66,7 +66,8 @@ def make_schedules() -> dict[str, bool]:
     there = set(PeriodicTask.objects.values_list("name", flat=True))
     ensure("Retention", {"kind": "retention"}, cron="30 3 * * *")
     ensure("Host facts", {"kind": "host_facts", "hosts": "all"}, every_minutes=15)
-    ensure("Verify backups", {"kind": "backup_verify", "hosts": "all", "spread_min": 60}, cron="30 4 * * 0")
+    ensure("Verify backups", {"kind": "backup_verify", "hosts": "all"}, cron="30 4 * * 0")
+    ensure("Herder backup", {"kind": "herder_backup"}, cron="45 2 * * *")
     chore = {"task": "tidy", "kwargs": json.dumps({}), "crontab": crontab_row("15 3 * * *")}
     PeriodicTask.objects.get_or_create(name="Tidy", defaults=chore)
-    return {name: name not in there for name in ("Retention", "Host facts", "Verify backups", "Tidy")}
+    return {name: name not in there for name in ("Retention", "Host facts", "Verify backups", "Herder backup", "Tidy")}

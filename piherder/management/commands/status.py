@@ -50,6 +50,12 @@ def as_json(state: State) -> dict[str, Any]:
     return {
         "well": not state.problems,
         "problems": state.problems,
+        "installation": {
+            "form": state.form.kind,
+            "words": state.form.words,
+            "release": state.form.release,
+            "programs": state.form.programs,
+        },
         "database": state.database,
         "redis": state.redis,
         "nodes": [asdict(node) for node in state.nodes],
@@ -58,12 +64,14 @@ def as_json(state: State) -> dict[str, Any]:
         "waiting": [job_json(job) for job in state.waiting],
         "holds": state.holds,
         "backup_roots": [root.as_json() for root in state.roots],
+        "herder_backup": state.archives,
     }
 
 
 def rows(state: State) -> list[list[Cell]]:
     """All parts as rows of two cells; a part's name stands before its first row only."""
     parts: list[tuple[str, list[Cell]]] = [
+        ("form", form(state)),
         ("database", [database(state)]),
         ("redis", [redis(state)]),
         ("workers", workers(state)),
@@ -73,6 +81,7 @@ def rows(state: State) -> list[list[Cell]]:
         ("waiting", [f"{title(job)}: {waiting_words(job)}" for job in state.waiting]),
         ("holds", [Text(words, "yellow") for words in state.holds]),
         ("backups", roots(state)),
+        ("herder", [archives(state)] if state.archives else []),
     ]
     return [[name if index == 0 else "", cell] for name, cells in parts for index, cell in enumerate(cells)]
 
@@ -80,6 +89,12 @@ def rows(state: State) -> list[list[Cell]]:
 def mark(well: bool, good: str, bad: str) -> Text:
     """Green or red words."""
     return Text(good, "green") if well else Text(bad, "red")
+
+
+def form(state: State) -> list[Cell]:
+    """What kind of installation this is, and each of its programs as its supervisor sees it."""
+    programs: list[Cell] = [f"{name}  {words}" for name, words in state.form.programs.items()]
+    return [state.form.words, *programs]
 
 
 def database(state: State) -> Cell:
@@ -126,6 +141,15 @@ def jobs(state: State) -> list[Cell]:
     if oldest:
         lines.append(f"oldest pending: {title(oldest)}, requested {ago(oldest.created_at)}, {waiting_words(oldest)}")
     return lines
+
+
+def archives(state: State) -> Cell:
+    """How many archives of the herder itself there are, and the age of the newest."""
+    found = state.archives
+    if not found["newest"]:
+        return Text("no archive of its own")
+    key = "with the master key" if found["master_key_inside"] else "without the master key"
+    return f"{found['newest']}  made {ago(found['newest_at'])}, {key}, {found['count']} kept"
 
 
 def roots(state: State) -> list[Cell]:

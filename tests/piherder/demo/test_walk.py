@@ -10,9 +10,12 @@ from rich.console import Console
 
 from piherder.demo import story as steps
 from piherder.demo import walk
+from piherder.demo.house import House
 from piherder.demo.proof import Disproved
 from piherder.demo.stage import PlainStage
 from piherder.demo.walk import StepFailed
+from piherder.house.servers import PrivateRedis
+from piherder.house.stack import Options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,3 +89,10 @@ def test_arrived_bytes_are_those_of_the_big_file_under_rsyncs_temporary_name(tmp
 
 def test_nothing_has_arrived_before_the_copy_began(tmp_path: Path) -> None:
     assert steps.arrived(tmp_path) == 0
+
+
+def test_a_worker_that_is_down_is_not_killed(tmp_path: Path) -> None:
+    house = House(Options(tmp_path), PrivateRedis(tmp_path / "redis"), print)
+    with pytest.raises(Disproved, match="the worker was not running when it was to be killed"):
+        steps.worker_to_kill(house)
+    house.stop()

@@ -196,9 +196,13 @@ class Message:
 
     @property
     def unexplained(self) -> bool:
-        """Neither a name that may not be read, nor a vanished one, nor the line that says how rsync ended."""
+        """Neither a name that may not be read, nor a vanished one, nor the line that says how rsync ended.
+
+        Nor a broken pipe, which one side has when the other one ended; why that ended is said by its own message.
+        """
         refused = self.denied and self.by_sender
-        return not (refused or self.vanished or self.text.startswith(_CLOSING))
+        torn = self.path is None and self.errno == errno.EPIPE
+        return not (refused or torn or self.vanished or self.text.startswith(_CLOSING))
 
 
 def parse_message(line: bytes) -> Message:

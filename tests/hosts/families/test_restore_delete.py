@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hosts.families.restore import LISTED, Written
 from hosts.models import Generation, Source
+from hosts.rsync.output import FileLine
 from hosts.store.layout import INFO
 from jobs.models import Failure, Status
 from tests.hosts.rsync.conftest import needs_root
@@ -121,10 +123,19 @@ def test_deletions_are_counted_and_come_first(pi: Pi) -> None:
     dry = restore(pi, delete=True, dry_run=True)
     assert dry.summary.endswith(f"would be written to pi1:{pi.data}, 2 names would be deleted.")
     assert (pi.data / "newer").exists()
-    assert said(dry).index("*deleting sub/newer") < said(dry).index(" -dash")
+    assert "*deleting sub/newer" in said(dry)
     job = restore(pi, delete=True)
     assert job.summary.endswith(f"written to pi1:{pi.data}, 2 names were deleted.")
     assert (job.result["deleted"], os.path.lexists(pi.data / "newer")) == (2, False)
+
+
+def test_deletions_are_listed_before_all_else_also_when_there_is_too_much() -> None:
+    written = Written()
+    for number in range(LISTED):
+        written.add(FileLine(b"f%d" % number, ">f+++++++++", 1, b"", ""))
+    written.add(FileLine(b"old", "*deleting", 0, b"", ""))
+    assert (written.deleted, written.files, len(written.names)) == (1, LISTED, LISTED)
+    assert written.names[:2] == ["*deleting old", ">f+++++++++ f0"]
 
 
 def test_without_deletion_nothing_is_said_of_it(pi: Pi) -> None:

@@ -33,6 +33,7 @@ def heard(*lines: bytes | None) -> Finished:
         ((None, NOISE, DENIED, END), 1),
         ((DENIED, NOISE, END), 1),
         ((b"rsync: [receiver] something", DENIED), 1),
+        ((DENIED, END, b"rsync: [Receiver] write error: Broken pipe (32)"), 0),
         ((b'directory has vanished: "/s/y"', DENIED), 0),
     ],
 )

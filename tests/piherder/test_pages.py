@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.django_db
 STATIC = Path(settings.BASE_DIR) / "piherder" / "static" / "piherder"
-OPEN = {"login/", "logout/", "admin/login/"}
+OPEN = {"login/", "logout/", "admin/login/", "health/"}
 SAMPLES = {"int:pk": "1", "host:name": "pi", "path:object_id": "1", "int:content_type_id": "1", "path:url": "x"}
 
 
@@ -67,6 +67,11 @@ def test_nothing_is_shown_or_done_without_login() -> None:
         for answer in (stranger.get(f"/{address}"), stranger.post(f"/{address}")):
             assert answer.status_code in {302, 301}, address
             assert "/login/" in answer["Location"] or answer["Location"].startswith("/admin/"), address
+
+
+def test_a_watcher_without_login_hears_one_word_and_changes_nothing() -> None:
+    assert Client().get("/health/").content == b"ok\n"
+    assert Client().post("/health/").status_code == 405
 
 
 def test_login_leads_where_one_wanted_to_go() -> None:

@@ -34,7 +34,7 @@ GOOD: dict[str, Any] = {
 }
 KEYS = {
     "well", "problems", "database", "redis", "nodes", "beat", "jobs", "waiting", "holds", "backup_roots",
-    "herder_backup",
+    "herder_backup", "installation",
 }  # fmt: skip
 
 

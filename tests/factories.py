@@ -29,10 +29,10 @@ def make_credential(name: str = "") -> Credential:
 
 
 def make_host(name: str = "", **fields: Any) -> Host:
-    """A machine that nobody ever reached."""
+    """A machine that nobody ever reached; names sort as they were made."""
     if "credential" not in fields:
         fields["credential"] = make_credential()
-    return Host.objects.create(name=name or f"pi-{next(_numbers)}", address="192.0.2.1", **fields)
+    return Host.objects.create(name=name or f"pi-{next(_numbers):06}", address="192.0.2.1", **fields)
 
 
 def make_job(kind: str = "work", host: Host | None = None, params: dict[str, Any] | None = None, **draft: Any) -> Job:

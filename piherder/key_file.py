@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
+from hosts.store.root import sync_folder
 from piherder import env
 
 if TYPE_CHECKING:
@@ -58,11 +58,7 @@ class KeyFile(Sequence[str]):
             draft.replace(self.path)
         finally:
             draft.unlink(missing_ok=True)
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self.path.parent)
 
     def clear_drafts(self) -> int:
         """Remove what a `put` that was killed left beside the file; returns how many. Nobody else may be putting."""

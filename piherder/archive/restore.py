@@ -25,6 +25,7 @@ from hosts.adopt import adopt
 from hosts.models import BackupRoot
 from hosts.roots import mounted
 from hosts.store.paths import StoreError
+from hosts.store.root import sync_folder
 from hosts.words import count
 from jobs.models import Failure
 from jobs.registry import JobFailed
@@ -277,7 +278,7 @@ def replace_sqlite(new: Path, place: Path) -> None:
     for ending in SIDE_FILES:
         Path(f"{place}{ending}").unlink(missing_ok=True)
     os.replace(new, place)
-    shelf.sync_folder(place.parent)
+    sync_folder(place.parent)
 
 
 def reattach() -> list[str]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
+from hosts.store.root import sync_folder
 from jobs.models import Failure
 from piherder.archive.errors import ArchiveError, of_system
 from piherder.archive.names import ArchiveName
@@ -124,15 +125,6 @@ def publish(folder: Path, name: str) -> Path:
     except OSError as error:
         raise of_system(error, final) from error
     return final
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the names in `folder` are on the disk. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def remove_leftovers(folder: Path, of: str = "") -> int:

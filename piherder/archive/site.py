@@ -13,10 +13,11 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
 from hosts.models import Generation, Host
+from hosts.store.root import sync_folder
 from hosts.vault import fingerprint_of
 from jobs.models import Job
 from piherder import env
-from piherder.archive.shelf import PARTIAL, private_file, sync_folder
+from piherder.archive.shelf import PARTIAL, private_file
 
 if TYPE_CHECKING:
     from pathlib import Path

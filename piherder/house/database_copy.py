@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hosts.store.root import sync_folder
 from piherder.house.folder import Refused, make_private
 
 if TYPE_CHECKING:
@@ -69,10 +70,9 @@ def copy(folder: Path) -> Path:
 
 def sync(path: Path) -> None:
     """Brings a file and its name to the disk."""
-    for each, flags in ((path, os.O_RDONLY), (path.parent, os.O_RDONLY | os.O_DIRECTORY)):
-        descriptor = os.open(each, flags)
-        os.fsync(descriptor)
-        os.close(descriptor)
+    with path.open("rb") as handle:
+        os.fsync(handle.fileno())
+    sync_folder(path.parent)
 
 
 def restore(source: Path) -> None:

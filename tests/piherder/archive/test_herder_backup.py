@@ -17,6 +17,7 @@ import pytest
 from django.conf import settings as live
 from django.db import connection
 
+from hosts.store.root import sync_folder
 from hosts.vault import fingerprint_of
 from jobs.models import Failure, Job, Status
 from jobs.services import Refused
@@ -252,11 +253,10 @@ def test_kill_9_in_the_middle_leaves_the_older_ones_and_the_next_run_tidies_up(h
 
 def test_a_lost_claim_publishes_nothing(herder: Herder, monkeypatch: pytest.MonkeyPatch) -> None:
     job = herder.request()
-    write = shelf.sync_folder
 
     def lose(folder: Path) -> None:
         Job.objects.filter(pk=job.pk).update(attempt="0" * 32)
-        write(folder)
+        sync_folder(folder)
 
     monkeypatch.setattr(shelf, "sync_folder", lose)  # the marker is synced before the first step
     carry_out(job)

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 CLONE = Path(__file__).resolve().parents[1]
 NOTHING_COLLECTED = 5
 LAB = "tests/lab"
-# One process owns the lab. Its hosts boot and install for real; each wait in there has a bound of its own.
-LAB_OPTIONS = ("-p", "no:xdist", "--timeout=900")
+# Each process has a lab of its own and takes whole files; hosts that boot and install mostly wait, so four share two
+# cores well. Each wait in there has a bound of its own.
+LAB_OPTIONS = ("-n", "4", "--dist", "loadfile", "--timeout=900")
 # Many tests wait for a process to notice a fault: three share two cores well, and who is done takes over from others.
 SPREAD = ("-n", "3", "--dist", "worksteal")
 # What knows no database, or starts servers of its own with one that it chooses: once is enough.

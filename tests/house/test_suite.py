@@ -68,11 +68,11 @@ def test_the_lab_is_no_part_of_the_ordinary_tests(ran: list[list[str]]) -> None:
     assert all(f"--ignore={suite.LAB}" in command for command in ran)
 
 
-def test_the_lab_is_run_once_by_one_process(ran: list[list[str]]) -> None:
+def test_the_lab_is_run_once_and_its_files_stay_whole(ran: list[list[str]]) -> None:
     assert suite.main(["--lab", "--yes", "-x"]) == 0
     (command,) = ran
     assert command[-2:] == [suite.LAB, "-x"]
-    assert "no:xdist" in command
+    assert "loadfile" in command
 
 
 def test_a_part_of_the_lab_can_be_named(ran: list[list[str]]) -> None:

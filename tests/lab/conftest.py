@@ -9,6 +9,7 @@ import pytest
 
 from tests import conftest as wall
 from tests.lab import network
+from tests.lab.installed import House, leave
 from tests.lab.lab import Lab, unavailable
 
 if TYPE_CHECKING:
@@ -42,6 +43,20 @@ def engine(lab: Lab) -> Engine:
 def make_host(lab: Lab) -> Callable[..., LabHost]:
     """`make_host(name, docker=False)`: a new host, up; it lives until the run ends or `remove()`."""
     return lab.make_host
+
+
+@pytest.fixture(scope="module")
+def house(make_host: Callable[..., LabHost]) -> Iterator[House]:
+    """An embedded installation that has this host in its herd; every test leaves it well."""
+    host = make_host("house")
+    found = House(host)
+    found.bring()
+    found.said = found.make("install", "--yes").stdout
+    found.add_itself()
+    found.herder("run_job", "backup", "--host", "self", "--wait")
+    found.herder("run_job", "herder_backup", "--wait")
+    yield found
+    leave(host)
 
 
 @pytest.fixture(autouse=True)

@@ -79,6 +79,14 @@ class LabHost:
         with local.open("rb") as handle:
             return self._exec(("-i",), ("bash", "-c", script), handle, True, seconds)
 
+    def take_out(self, script: str, local: Path, seconds: float = 300) -> None:
+        """Keep what a script there prints in a file of this machine. Raises LabError."""
+        command = self.engine.command("exec", self.name, "bash", "-c", script)
+        with local.open("wb") as goal:
+            done = subprocess.run(command, stdout=goal, stderr=subprocess.PIPE, timeout=seconds)
+        if done.returncode:
+            raise LabError(f"{self.name}: {script[:200]} ended with {done.returncode}: {done.stderr[-2000:]!r}")
+
     def add_key(self, public: str, user: str = "root") -> None:
         """Let the owner of this public key log in as `user`."""
         home = f"~{user}"

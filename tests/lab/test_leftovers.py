@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab import network
-from tests.lab.base import cache
+from tests.lab.base import cache, locked
 from tests.lab.engine import RUN, Engine
 from tests.lab.lab import Lab, is_owned, numbers, sweep, unavailable
 from tests.lab.network import Network
@@ -66,18 +66,21 @@ def test_what_a_killed_owner_left_is_swept() -> None:
     with subprocess.Popen(command, cwd=CLONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout
         number = int(owner.stdout.readline())
-        assert number not in sweep()
-        os.kill(owner.pid, signal.SIGKILL)
-    assert number in sweep()
+        with locked("labs"):  # a lab that starts meanwhile sweeps too
+            assert number not in sweep()
+            os.kill(owner.pid, signal.SIGKILL)
+            owner.wait()
+            assert number in sweep()
     assert traces(number) == []
     assert number not in numbers()
 
 
 def test_no_two_labs_share_a_number_or_a_network() -> None:
-    first, second = network.choose(), network.choose()
-    try:
-        assert first.number != second.number
-        assert {first.subnet, first.machine}.isdisjoint({second.subnet, second.machine})
-    finally:
-        network.release(first)
-        network.release(second)
+    with locked("labs"):  # networks without an owner would be swept by a lab that starts meanwhile
+        first, second = network.choose(), network.choose()
+        try:
+            assert first.number != second.number
+            assert {first.subnet, first.machine}.isdisjoint({second.subnet, second.machine})
+        finally:
+            network.release(first)
+            network.release(second)

@@ -201,6 +201,7 @@ def test_a_killed_program_comes_back(running: Running, name: str) -> None:
     os.kill(first, signal.SIGKILL)
     running.read_until(f"{name} was ended by SIGKILL; starting it again")
     assert wait_until(lambda: running.programs().get(name, first) != first, 10)
+    assert wait_until(lambda: answers("127.0.0.1", running.port), 60)  # the other tests need the pages
 
 
 def test_no_secret_is_in_a_log_or_an_argument(running: Running) -> None:

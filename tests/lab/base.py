@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,12 @@ from piherder import env
 from tests.lab.recipe import HOST, SUITE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.lab.recipe import Recipe
 
 BUILD_SECONDS = 900
+LOOK_SECONDS = 2.0
 
 
 class LabError(Exception):
@@ -53,6 +55,16 @@ def call(*command: str, seconds: float = 60, cwd: Path | None = None) -> str:
         said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()
         raise LabError(f"{' '.join(command[:6])} … ended with {done.returncode}: {' / '.join(said[-5:])}")
     return done.stdout.strip()
+
+
+def comes(check: Callable[[], bool], seconds: float) -> bool:
+    """Whether it becomes true in time. Each look starts a program on a host, so it looks seldom."""
+    until = time.monotonic() + seconds
+    while not check():
+        if time.monotonic() > until:
+            return False
+        time.sleep(LOOK_SECONDS)
+    return True
 
 
 def tar(recipe: Recipe = HOST) -> Path:

@@ -7,9 +7,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from piherder.house import processes
 from tests.lab import base
-from tests.lab.base import LabError
+from tests.lab.base import LabError, comes
 from tests.lab.recipe import SLIM
 from tests.lab.wheels import CLONE, wheels
 
@@ -88,7 +87,7 @@ class Composed:
             found = self.health()
             return all(found.get(name) == "healthy" for name in services)
 
-        if not processes.wait_until(well, seconds):
+        if not comes(well, seconds):
             raise LabError(f"not healthy within {seconds:.0f} s: {self.health()}")
 
     def wait_well(self, seconds: float = 90) -> None:
@@ -99,7 +98,7 @@ class Composed:
             seen[:] = self.rows("status")["problems"]
             return not seen
 
-        if not processes.wait_until(well, seconds):
+        if not comes(well, seconds):
             raise LabError(f"not well within {seconds:.0f} s: {' '.join(seen)}")
 
     def kill(self, container: str) -> None:
@@ -117,6 +116,6 @@ class Composed:
 
     def wait_job(self, number: int, *states: str, seconds: float = 120) -> dict[str, Any]:
         """Wait until the job is in one of `states`. Raises LabError."""
-        if not processes.wait_until(lambda: self.job(number)["status"] in states, seconds):
+        if not comes(lambda: self.job(number)["status"] in states, seconds):
             raise LabError(f"job {number} is not {' or '.join(states)} within {seconds:.0f} s: {self.job(number)}")
         return self.job(number)

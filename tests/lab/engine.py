@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -137,8 +136,3 @@ def kill(pid: int) -> None:
     """SIGKILL to one process; silent when it is gone."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-def pause(seconds: float = 0.2) -> None:
-    """Between two looks at something that sends no event."""
-    time.sleep(seconds)

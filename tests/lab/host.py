@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from piherder.house import ports, processes
-from tests.lab.base import LabError
+from piherder.house import ports
+from tests.lab.base import LabError, comes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,13 +106,13 @@ class LabHost:
         """Reboot as a person would, and wait until another boot is up. Raises LabError."""
         before = self.boot_id()
         self.run("systemctl reboot", check=False, seconds=30)
-        if not processes.wait_until(lambda: self.boot_id() not in ("", before), seconds):
+        if not comes(lambda: self.boot_id() not in ("", before), seconds):
             raise LabError(f"{self.name} did not come back within {seconds:.0f} s")
         self.wait_up(seconds)
 
     def wait_up(self, seconds: float = BOOT_SECONDS) -> None:
         """Wait until systemd has started everything and sshd answers. Raises LabError with what systemd says."""
-        if not processes.wait_until(self.is_up, seconds):
+        if not comes(self.is_up, seconds):
             raise LabError(f"{self.name} did not come up within {seconds:.0f} s: {self._why()}")
 
     def is_up(self) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from piherder.house import processes
+from tests.lab.base import comes
 from tests.lab.composed import PLACE, Composed
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def test_each_part_that_dies_comes_back_by_itself(well: Composed, service: str) 
     started = "docker inspect -f '{{.State.StartedAt}}' " + container["ID"]
     before = well.host.run(started).stdout
     well.kill(container["ID"])
-    assert processes.wait_until(lambda: well.host.run(started).stdout != before, 60)
+    assert comes(lambda: well.host.run(started).stdout != before, 60)
     well.wait_healthy(*ALL)
     assert backed_up(well)["status"] == "succeeded"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from piherder.house.processes import wait_until
+from tests.lab.base import comes
 from tests.lab.installed import SERVICES, UP_SECONDS
 from tests.piherder.test_envfile import LINES
 
@@ -89,15 +89,15 @@ def test_the_database_is_not_changed_under_the_services(house: House) -> None:
 
 def test_a_reboot_brings_everything_back(house: House) -> None:
     house.host.reboot()
-    assert wait_until(house.is_well, UP_SECONDS), house.status()["problems"]
+    assert comes(house.is_well, UP_SECONDS), house.status()["problems"]
 
 
 @pytest.mark.parametrize("part", SERVICES)
 def test_a_killed_process_comes_back(house: House, part: str) -> None:
     before = house.pid(part)
     house.host.run(f"kill -9 {before}")
-    assert wait_until(lambda: house.pid(part) not in (0, before), 30)
-    assert wait_until(house.is_well, UP_SECONDS), house.status()["problems"]
+    assert comes(lambda: house.pid(part) not in (0, before), 30)
+    assert comes(house.is_well, UP_SECONDS), house.status()["problems"]
     assert "restarted" in house.status()["installation"]["programs"][f"piherder-{part}.service"]
     house.host.run(f"systemctl reset-failed piherder-{part}")
 
@@ -110,21 +110,21 @@ def test_a_stopped_service_is_told_and_comes_back(house: House, part: str) -> No
     assert [line for line in told["problems"] if line.startswith(f"piherder-{part}.service does not run (inactive")]
     house.host.run("systemctl start piherder.target")
     house.host.run(f"systemctl start piherder-{part}")
-    assert wait_until(house.is_well, UP_SECONDS), house.status()["problems"]
+    assert comes(house.is_well, UP_SECONDS), house.status()["problems"]
 
 
 def test_all_stop_and_start_with_the_target(house: House) -> None:
     house.host.run("systemctl stop piherder.target", seconds=200)
     # systemctl waits for the target alone; its services end behind it.
-    assert wait_until(lambda: [house.pid(part) for part in SERVICES] == [0, 0, 0, 0], 200)
+    assert comes(lambda: [house.pid(part) for part in SERVICES] == [0, 0, 0, 0], 200)
     house.host.run("systemctl start piherder.target")
-    assert wait_until(house.is_well, UP_SECONDS), house.status()["problems"]
+    assert comes(house.is_well, UP_SECONDS), house.status()["problems"]
 
 
 def test_a_further_worker_has_a_name_of_its_own(house: House) -> None:
     house.host.run("systemctl start piherder-worker@2")
     try:
-        assert wait_until(lambda: len(house.status()["nodes"]) == 2, UP_SECONDS)
+        assert comes(lambda: len(house.status()["nodes"]) == 2, UP_SECONDS)
         assert {node["name"] for node in house.status()["nodes"]} == {"celery@house", "celery@house-2"}
     finally:
         house.host.run("systemctl stop piherder-worker@2", seconds=200)
@@ -139,7 +139,7 @@ def test_a_worker_of_the_same_name_is_told(house: House) -> None:
     house.host.run("systemctl start --no-block piherder-worker@3")
     try:
         same = "piherder-worker@3.service does not start, because a worker of the same name"
-        assert wait_until(lambda: any(line.startswith(same) for line in house.status()["problems"]), UP_SECONDS)
+        assert comes(lambda: any(line.startswith(same) for line in house.status()["problems"]), UP_SECONDS)
         assert house.pid("worker")
     finally:
         house.host.run(f"systemctl stop piherder-worker@3; rm -r {drop_in}; systemctl daemon-reload", seconds=200)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from piherder.house.processes import wait_until
+from tests.lab.base import comes
 from tests.lab.installed import COPY, GOOD, UP_SECONDS, House, leave
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def test_postgresql_of_the_distribution(make_host: Callable[..., LabHost]) -> No
         assert "proof_of_upgrade" not in tables
         assert found.release() == old
         host.reboot()
-        assert wait_until(found.is_well, UP_SECONDS), found.status()["problems"]
+        assert comes(found.is_well, UP_SECONDS), found.status()["problems"]
         found.make("uninstall", "--purge --yes-delete-everything")
         assert "piherder" not in host.run("runuser -u postgres -- psql -Atl").stdout
     finally:

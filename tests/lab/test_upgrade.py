@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from piherder.house.processes import wait_until
 from piherder.house.upgrade import RECORD
+from tests.lab.base import comes
 from tests.lab.installed import COPY, GOOD, UP_SECONDS
 
 if TYPE_CHECKING:
     from tests.lab.installed import House
 
+# Ends when the test says so, and in any case.
+BUSY = "for _ in $(seq 3000); do test -e /root/busy || exit 0; sleep 0.2; done"
 # Not atomic: what it made before it fails stays in the database, unless the copy comes back.
 BAD = """\
 from django.db import migrations
@@ -40,7 +42,7 @@ def test_an_upgrade_keeps_data_and_there_is_a_way_back(house: House) -> None:
     house.make("upgrade", "--back --yes")
     assert house.release() == old
     assert "proof_of_upgrade" not in house.tables()
-    assert wait_until(house.is_well, UP_SECONDS), house.status()["problems"]
+    assert comes(house.is_well, UP_SECONDS), house.status()["problems"]
 
 
 def test_the_printed_lines_go_back_too(house: House) -> None:
@@ -51,7 +53,7 @@ def test_the_printed_lines_go_back_too(house: House) -> None:
     house.host.run(f"set -e\n{lines}", seconds=200)
     assert house.release() == old
     assert "proof_of_upgrade" not in house.tables()
-    assert wait_until(house.is_well, UP_SECONDS), house.status()["problems"]
+    assert comes(house.is_well, UP_SECONDS), house.status()["problems"]
 
 
 def test_a_failed_migration_goes_back_by_itself(house: House) -> None:
@@ -64,7 +66,7 @@ def test_a_failed_migration_goes_back_by_itself(house: House) -> None:
     assert house.release() == old
     assert "half_made" not in house.tables()
     assert house.status()["holds"] == []
-    assert wait_until(house.is_well, UP_SECONDS), house.status()["problems"]
+    assert comes(house.is_well, UP_SECONDS), house.status()["problems"]
 
 
 def test_code_that_does_not_start_goes_back_by_itself(house: House) -> None:
@@ -75,22 +77,24 @@ def test_code_that_does_not_start_goes_back_by_itself(house: House) -> None:
     done = house.make("upgrade", "--yes", check=False)
     assert "Not up after 20 s: the pages" in done.stderr
     assert house.release() == old
-    assert wait_until(house.is_well, UP_SECONDS), house.status()["problems"]
+    assert comes(house.is_well, UP_SECONDS), house.status()["problems"]
 
 
 def test_an_upgrade_gives_up_on_a_long_job_by_name(house: House) -> None:
     old = house.release()
-    house.herder("edit_host", "self", "--before-hook", "sleep 45")
+    house.host.run("touch /root/busy")
+    house.herder("edit_host", "self", "--before-hook", BUSY)
     house.herder("run_job", "backup", "--host", "self")
-    assert wait_until(lambda: house.status()["jobs"]["running"] == 1, 30)
+    assert comes(lambda: house.status()["jobs"]["running"] == 1, 30)
     house.change_clone("9.5")
     try:
         done = house.make("upgrade", "--yes --wait 0", check=False)
         assert re.search(r"Still at work after 0 min: job \d+ \(backup on self\). Nothing was changed", done.stderr)
         assert (house.release(), house.status()["holds"]) == (old, [])
     finally:
+        house.host.run("rm /root/busy")
         house.herder("edit_host", "self", "--before-hook", "")
-        assert wait_until(lambda: house.status()["jobs"]["running"] == 0, 90)
+        assert comes(lambda: house.status()["jobs"]["running"] == 0, 90)
 
 
 def test_a_hold_of_a_person_stays(house: House) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import subprocess
 from typing import TYPE_CHECKING, TextIO
 
 from tests.lab import base, network
@@ -33,6 +34,8 @@ def unavailable() -> str:
             "apt-get install docker-cli" if lacking == ["docker"] else "python3 piherder/house/prepare.py --for lab"
         )
         return f"The lab lacks {', '.join(lacking)}: {client} brings it."
+    if subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True).returncode:
+        return "The lab makes namespaces, which this machine forbids: use one that is no container, or a freer one."
     return ""
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.db.models import F
+
 from bench.programs import PATIENCE, until
 from jobs import services
 from jobs.models import ACTIVE, Door, Job, Status
@@ -30,6 +32,13 @@ def ended(jobs: Sequence[int], seconds: float = PATIENCE, pause: float = 0.01) -
     until(lambda: not rows.filter(status__in=ACTIVE).exists(), f"{len(jobs)} jobs end", seconds, pause)
     for job in rows.exclude(status=Status.SUCCEEDED):
         raise NotGood(f"Job {job.pk} ({job.kind}) did not succeed: {job.error or job.state_words}")
+
+
+def took(job: int) -> float:
+    """Seconds from the request of an ended job to its end, by its row: however seldom it was looked for."""
+    span = F("finished_at") - F("created_at")
+    seconds: float = Job.objects.annotate(span=span).values_list("span", flat=True).get(pk=job).total_seconds()
+    return seconds
 
 
 def cancel_pending(jobs: Sequence[int]) -> None:

@@ -44,9 +44,13 @@ echo "$uid"
 command -v rsync >/dev/null || exit 3
 {idle}
 test $? -ne {busy} || exit {busy}
-test "$uid" != 0 && sudo -n rsync --version >/dev/null 2>&1 && echo sudo
+rsync=rsync
+test "$uid" != 0 && sudo -n rsync --version >/dev/null 2>&1 && rsync="sudo -n rsync" && echo sudo
+echo {end}
+{look}
 true
 """
+END_OF_RIGHTS = "--"
 REACHED = """
 for path in "$@"; do
     {rsync} -d --list-only -- "$path" >/dev/null 2>&1 || break
@@ -71,6 +75,7 @@ class Way:
     env: Mapping[str, str]
     remote: Remote
     root: bool  # the host's side of the copy may read and write everything
+    said: tuple[str, ...] = ()  # what the look of `way_to` printed, by lines
 
 
 @contextmanager
@@ -88,10 +93,12 @@ def own_folder(disk: Path, name: str, *, reads: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
-def way_to(host: Host, run: Run) -> Iterator[Way]:
+def way_to(host: Host, run: Run, look: str = "") -> Iterator[Way]:
     """An agent and a config for one job, gone afterwards. Raises JobFailed when the host lacks what a copy needs.
 
-    The host is asked before anything is done. Raises NotYet while a copy holds its lock.
+    The host is asked before anything is done. `look` is sh that asks it further, with `$rsync` as what may read most,
+    in the same round trip: each one costs what the login's start-up files take. Raises NotYet while a copy holds its
+    lock.
     """
     target = target_of(host)
     with ExitStack() as stack:
@@ -103,8 +110,8 @@ def way_to(host: Host, run: Run) -> Iterator[Way]:
             question = remote.idle_command()  # says no to a lock that no shell could be told
         except (KeyRefused, ValueError) as refused:
             raise JobFailed(f"rsync cannot be pointed at {host.name}: {refused}", Failure.REFUSED) from None
-        uid, sudo = rights(run.shell(), host, question)
-        yield Way(host, agent.env, replace(remote, sudo=sudo), root=sudo or uid == 0)
+        uid, sudo, said = _asked(run.shell(), host, question, look)
+        yield Way(host, agent.env, replace(remote, sudo=sudo), root=sudo or uid == 0, said=said)
 
 
 def _prepared(target: Target, agent: JobAgent) -> tuple[str, Path]:
@@ -155,14 +162,21 @@ def rights(shell: Any, host: Host, idle_command: str = "true") -> tuple[int, boo
 
     Raises JobFailed when rsync is missing, NotYet when `idle_command` says that a copy is running.
     """
-    answer = shell.script(RIGHTS.format(idle=idle_command, busy=BUSY_EXIT), timeout=60)
+    return _asked(shell, host, idle_command, "")[:2]
+
+
+def _asked(shell: Any, host: Host, idle_command: str, look: str) -> tuple[int, bool, tuple[str, ...]]:
+    """See `rights` and `way_to`; the last is what `look` printed."""
+    script = RIGHTS.format(idle=idle_command, busy=BUSY_EXIT, end=END_OF_RIGHTS, look=look)
+    answer = shell.script(script, timeout=120 if look else 60)
     if answer.exit_status == 3:
         raise JobFailed(f"rsync is missing on {host.name}; install the package rsync there.", Failure.REFUSED)
     if answer.exit_status == BUSY_EXIT:
         raise NotYet(f"Another copy is running on {host.name}.")
-    words = answer.stdout.split()
+    told, _, said = answer.stdout.partition(f"\n{END_OF_RIGHTS}\n")
+    words = told.split()
     uid = int(words[0]) if words and words[0].isdigit() else -1
-    return uid, uid != 0 and "sudo" in words
+    return uid, uid != 0 and "sudo" in words, tuple(said.splitlines())
 
 
 def reached(shell: Any, remote: Remote, paths: Sequence[bytes]) -> int:

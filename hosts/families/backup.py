@@ -102,8 +102,8 @@ class Backup(HostFamily):
         disk = mounted(root)
         require_space(disk)
         require_able(root, disk)
-        with own_folder(disk, host.name) as folder, way_to(host, run) as way:
-            within = nested.roots_within(run.shell(), way.remote, root, sources)
+        with own_folder(disk, host.name) as folder, way_to(host, run, nested.look(root, sources)) as way:
+            within = nested.within(way.said, root, sources)
             place = Place(run, way, root, folder, bool(run.params.get("accept_shrink")), within)
             owed = hooks.owed(run, host)
             with hooks.around(run, host):

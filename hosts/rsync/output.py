@@ -38,7 +38,8 @@ _OWN = re.compile(rb"\Arsync(?: error| warning)?: | failed verification -- ")
 _CLOSING = (b"rsync error: ", b"rsync warning: ")
 _SENDER = b"rsync: [sender] "
 _DENIED = (errno.EACCES, errno.EPERM)
-_BLANK = frozenset(b" 0")
+_BLANK = b" 0"
+_FILE = b"file\t"
 
 
 def unescape(text: bytes) -> bytes:
@@ -119,17 +120,14 @@ class FileLine(NamedTuple):
 
 def parse_file(line: bytes) -> FileLine | None:
     """Read one line of OUT_FORMAT; None when the line is something else."""
+    if not line.startswith(_FILE):
+        return None
     fields = line.split(b"\t", 5)
-    if len(fields) != 6 or fields[0] != b"file" or not fields[2].isdigit():
+    if len(fields) != 6 or not fields[2].isdigit():
         return None
     _, change, length, stamp, checksum, name = fields
-    return FileLine(
-        name=unescape(name),
-        change=change.decode("ascii", "replace").rstrip(),
-        length=int(length),
-        stamp=stamp,
-        checksum="" if _BLANK.issuperset(checksum) else checksum.decode("ascii", "replace"),
-    )
+    told = checksum.decode("ascii", "replace") if checksum.strip(_BLANK) else ""
+    return FileLine(unescape(name), change.decode("ascii", "replace").rstrip(), int(length), stamp, told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,11 @@ class LineSplitter:
     def feed(self, data: bytes) -> Iterator[Line]:
         """Yield finished lines, and at the end at most one live line, which may not be whole yet."""
         *whole, rest = data.split(b"\n")
-        for part in whole:
+        for number, part in enumerate(whole):
+            shown = part.rpartition(b"\r")[2]
+            if number and shown and len(part) <= MAX_LINE:  # whole in one piece, as nearly all of many are
+                yield Line(shown)
+                continue
             self._add(part)
             yield self._finish()
         self._add(rest)
@@ -141,11 +145,12 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 
 def _gone_within(group: int, seconds: float) -> bool:
-    until = time.monotonic() + seconds
+    until, pause = time.monotonic() + seconds, 0.001
     while group_members(group):
         if time.monotonic() > until:
             return False
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(0.02, 2 * pause)  # most are gone in a moment
     return True
 
 
@@ -230,7 +235,7 @@ def _follow(
             _drain(program, on_line, pace)
             while not _ended(program.pid):
                 pace()
-                time.sleep(0.01)
+                time.sleep(0.002)
         finally:
             # Before the program is waited for: until then its pid cannot name another group.
             end_group(program.pid)

@@ -8,7 +8,6 @@ lock.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 import os
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from hosts.store.manifest import write_manifest
 from hosts.store.paths import StoreError, decode_name, encode_name, normalise, require_inside, to_bytes
 from hosts.store.root import sync_folder
+from hosts.store.syncing import sync_ahead, sync_filesystem
 from hosts.store.trash import discard, no_tick, open_up
 
 if TYPE_CHECKING:
@@ -254,21 +254,22 @@ def seal(
 ) -> tuple[GenerationInfo, Totals]:
     """Write the manifest and generation.json into a finished partial and return what was written.
 
-    Nothing is synced yet: a partial promises nothing, and `publish` syncs all of it at once before the rename.
-    `previous` is the previous good generation's folder, `checksums` and `check` see `manifest.write_manifest`. Raises
-    OSError.
+    A partial promises nothing: `publish` syncs all of it at once before the rename. What rsync wrote is sent to the
+    disk meanwhile, so that less is left to wait for then. `previous` is the previous good generation's folder,
+    `checksums` and `check` see `manifest.write_manifest`. Raises OSError.
     """
     old = previous / MANIFEST if previous is not None else None
     (partial.path / MANIFEST).unlink(missing_ok=True)
-    totals = write_manifest(
-        partial.tree,
-        checksums,
-        old,
-        partial.path / MANIFEST,
-        hash_here_bytes=hash_here_bytes,
-        fake_super=info.fake_super,
-        check=check,
-    )
+    with sync_ahead(partial.path, check):
+        totals = write_manifest(
+            partial.tree,
+            checksums,
+            old,
+            partial.path / MANIFEST,
+            hash_here_bytes=hash_here_bytes,
+            fake_super=info.fake_super,
+            check=check,
+        )
     whole = replace(info, files=totals.files, dirs=totals.dirs, bytes=totals.bytes, with_checksum=totals.with_checksum)
     (partial.path / INFO).write_bytes(whole.to_json())
     return whole, totals
@@ -294,20 +295,6 @@ def publish(partial: Partial, final: Path, on_step: Callable[[str], None] = _not
     sync_folder(final.parent)
     on_step("done")
     return final
-
-
-def sync_filesystem(path: Path) -> None:
-    """syncfs(2): all data and names of the filesystem that holds `path`, and of no other. Raises OSError, also for
-    earlier write errors.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        if libc.syncfs(descriptor) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), os.fspath(path))
-    finally:
-        os.close(descriptor)
 
 
 def trash(generation: Path, root: Path | None = None, tick: Callable[[], None] = no_tick) -> int:

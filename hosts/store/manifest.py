@@ -17,7 +17,7 @@ import zlib
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hosts.store.entry import FAKE_STAT, Entry, Key, Totals, inspect, walk
+from hosts.store.entry import FAKE_STAT, Entry, Key, Totals, evidence_of, inspect, walk
 from hosts.store.paths import PathRefused, StoreError, decode_name, encode_name, relative_parts
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class _Checksums:
         """`Entry.evidence` of a file, as bytes; nothing where there is none."""
         value = self.transferred.get(entry.name) or (self.linked.get(entry.link) if entry.link is not None else None)
         if value is not None:
-            return entry._replace(checksum=value if ":" in value else f"md5:{value}").evidence().encode()
+            return evidence_of(value if ":" in value else f"md5:{value}").encode()
         return self.previous.evidence(entry, head) or self._hashed(entry).evidence().encode()
 
     def _hashed(self, entry: Entry) -> Entry:

@@ -153,6 +153,12 @@ def test_a_host_is_asked_once(host: Host, shell: Shell) -> None:
         assert counted.asked == 1
 
 
+def test_a_look_goes_with_the_same_question_and_gives_no_rights(host: Host, shell: Shell) -> None:
+    counted = Counted(shell)
+    with copying.way_to(host, cast("Run", Live(cast("Shell", counted))), 'echo "$rsync"; echo sudo') as way:
+        assert (counted.asked, way.said, way.remote.sudo) == (1, ("rsync", "sudo"), False)
+
+
 def test_a_missing_rsync_is_named() -> None:  # case C03
     with pytest.raises(JobFailed, match="rsync is missing on pi1; install the package rsync there") as failed:
         copying.rights(Says(3, "0"), Host(name="pi1"))

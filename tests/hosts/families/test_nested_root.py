@@ -48,6 +48,12 @@ def test_the_backup_root_is_no_part_of_a_backup(pi: Pi, odd_root: Path) -> None:
     assert not os.listdir(pi.good()[-1].path / TREE / "sub/ba*k [1]")
 
 
+def test_the_host_is_asked_once_and_copied_once(pi: Pi) -> None:
+    pi.run("backup")
+    sessions = [line for line in pi.sshd.log.read_text().splitlines() if line.startswith("Starting session: ")]
+    assert len(sessions) == 2
+
+
 def test_it_is_said_in_the_summary_and_kept_as_a_warning(pi: Pi, odd_root: Path) -> None:
     job = pi.run("backup")
     words = f"The backup root lies in {pi.data} (sub/ba*k [1]/root) and was left out of its backup."

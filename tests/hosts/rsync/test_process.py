@@ -67,6 +67,11 @@ def test_a_very_long_line_is_cut_and_says_so() -> None:
     assert [(len(line.raw), line.cut) for line in lines] == [(MAX_LINE, True), (4, False)]
 
 
+def test_a_very_long_line_among_others_is_cut_too() -> None:
+    lines = split(b"first\n" + b"x" * 100_000 + b"\nnext\n")
+    assert [(len(line.raw), line.cut) for line in lines] == [(5, False), (MAX_LINE, True), (4, False)]
+
+
 def test_a_very_long_redraw_is_cut_and_says_so() -> None:
     lines = split(b"\r" + b"x" * 100_000, b"\r\n", b"next\n")
     assert [(len(line.raw), line.cut) for line in lines if not line.live] == [(MAX_LINE, True), (4, False)]

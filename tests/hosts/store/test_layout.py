@@ -279,9 +279,3 @@ def test_a_full_disk_publishes_nothing_and_the_next_run_works(small_disk: Path) 
     assert len(layout.list_generations(source_dir(small_disk))) == 1
     ballast.unlink()
     assert finish(layout.take_over(source_dir(small_disk), "three"), 2, first).is_dir()
-
-
-def test_syncing_a_path_that_is_gone_says_so(tmp_path: Path) -> None:
-    layout.sync_filesystem(tmp_path)
-    with pytest.raises(FileNotFoundError):
-        layout.sync_filesystem(tmp_path / "gone")

@@ -108,13 +108,13 @@ def main(arguments: list[str]) -> int:
     os.umask(0o077)
     words = arguments or ["web"]
     try:
+        if words[0] in SERVED:
+            note_role(words[0])  # first of all: it is not well while it waits for the database
         if words[0] in (*SERVED, "migrate"):
             wait_for_database(DATABASE_SECONDS)
         if words == ["migrate"]:
             return migrate()
         argv = command(words)
-        if words[0] in SERVED:
-            note_role(words[0])
         os.execvpe(argv[0], argv, serve.environment() if words[0] in SERVED else env.child_environment())
     except (Refused, env.BadEnvironment) as refusal:
         sys.exit(str(refusal))

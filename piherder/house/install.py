@@ -200,9 +200,9 @@ def fill(found: Inside) -> str:
     """Brings the database up to date; returns the first login's password, "" when there is one. Raises Refused."""
     found.manage("migrate", "--no-input", "--verbosity", "0")
     password = secrets.token_urlsafe(12)
-    made = found.house("first-admin", text=password)
     for line in found.manage("first_start").splitlines():
         say(line)
+    made = found.house("first-admin", text=password)  # last: what fails after it would take the password along
     return password if made == "created" else ""
 
 
@@ -290,9 +290,9 @@ def carry_out(found: Plan) -> None:
     accounts.own_folder(found.backups, account)
     write_settings(found, account)
     bring_servers(found.wish, found.settings)
-    release.switch(layout, code)
     password = fill(Inside(layout, code))
     with shown_anyway(password):
+        release.switch(layout, code)
         changed = write_units(layout, found.settings) + list(found.changes)
         link_command(layout)
         start(layout, found.settings, changed)

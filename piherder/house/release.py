@@ -23,6 +23,7 @@ CONTENT = (
     *("piherder", "stacks", "hosts", "jobs", "docker"),
     *("manage.py", "herder", "Makefile", "requirements.txt", "pyproject.toml", "README.md", "CHANGELOG.md"),
 )
+LEFT_OUT = ("docker/.env", "docker/wheels")  # the owner's own: secrets, and packages to build an image from
 MARK = ".installed"  # lets `herder` know whom to become and which settings to read: two lines
 COMPLETE = ".complete"
 
@@ -43,8 +44,15 @@ def files(clone: Path = CLONE) -> list[File]:
 def _files(clone: Path) -> Iterator[File]:
     for top in map(clone.joinpath, CONTENT):
         for path in [top] if top.is_file() else top.rglob("*"):
-            if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc":
-                yield File(str(path.relative_to(clone)), os.access(path, os.X_OK))
+            name = str(path.relative_to(clone))
+            if path.is_file() and is_ours(name):
+                yield File(name, os.access(path, os.X_OK))
+
+
+def is_ours(name: str) -> bool:
+    """False for what Python and the owner of a clone put beside our files."""
+    made = "__pycache__" in name.split("/") or name.endswith(".pyc")
+    return not made and not any(name == each or name.startswith(f"{each}/") for each in LEFT_OUT)
 
 
 def version(clone: Path = CLONE) -> str:

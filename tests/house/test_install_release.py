@@ -39,6 +39,14 @@ def test_only_what_runs_is_part_of_a_release(clone: Path) -> None:
     assert [each.name for each in release.files(clone)] == ["herder", "jobs/models.py", "pyproject.toml"]
 
 
+@pytest.mark.parametrize("name", ["docker/.env", "docker/wheels/x.whl"])
+def test_the_owners_secrets_and_packages_stay_in_the_clone(clone: Path, name: str) -> None:
+    before = release.name(clone)
+    (clone / name).parent.mkdir(parents=True)
+    (clone / name).write_text("POSTGRES_PASSWORD=secret")
+    assert (name in {each.name for each in release.files(clone)}, release.name(clone)) == (False, before)
+
+
 def test_a_release_of_this_clone_has_all_that_a_start_needs() -> None:
     names = {each.name for each in release.files()}
     units = {f"piherder/house/units/{name}" for name in ("worker.service", "piherder.target", "hardening.conf")}

@@ -38,7 +38,7 @@ def test_everything_belongs_to_whom_it_should(house: House) -> None:
         "/var/lib/piherder",
         "/usr/sbin/nologin\n",
     ]
-    assert house.host.run("ps -o user= -C celery,gunicorn,redis-server,valkey-server | sort -u").stdout != "root\n"
+    assert house.host.run("ps -o user= -C celery,gunicorn,redis-server,valkey-server | sort -u").stdout == "piherder\n"
 
 
 def test_units_are_clean_and_closed(house: House) -> None:

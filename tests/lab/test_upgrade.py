@@ -76,7 +76,8 @@ def test_code_that_does_not_start_goes_back_by_itself(house: House) -> None:
     house.host.run(f"sed -i 's/^UP_SECONDS = .*/UP_SECONDS = 20.0/' {COPY}/piherder/house/install.py")
     done = house.make("upgrade", "--yes", check=False)
     assert "Not up after 20 s: the pages" in done.stderr
-    assert house.release() == old
+    assert f"everything is as it was before, with {old}" in done.stderr
+    assert (house.release(), house.status()["holds"]) == (old, [])
     assert comes(house.is_well, UP_SECONDS), house.status()["problems"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hosts.models import Host
 from hosts.ssh_errors import CommandTimeout, HostDown, HostRefused, LostContact, SshError, StopUnconfirmed, SudoRefused
 from hosts.store.paths import StoreError
@@ -9,6 +11,11 @@ from jobs.models import Failure
 from jobs.patience import patiently
 from jobs.registry import Family, JobFailed, Run, StopWork, Summary
 from jobs.transitions import LostClaim
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from jobs.registry import Params
 
 CODES: tuple[tuple[type[SshError], Failure], ...] = (
     (LostContact, Failure.LOST_CONTACT),
@@ -32,6 +39,15 @@ class HostFamily(Family):
             raise JobFailed(str(error), code_of(error)) from error
         except StoreError as error:
             raise JobFailed(str(error)) from error
+
+
+class BackupFamily(HostFamily):
+    """A kind that goes through whole backups: each host may set how long that may last."""
+
+    def limit_of(self, host_id: int | None, params: Params) -> timedelta:
+        """The host's own limit."""
+        limit = Host.objects.filter(pk=host_id or 0).values_list("backup_limit", flat=True).first()
+        return limit or self.time_limit
 
 
 def stopped(unconfirmed: StopUnconfirmed) -> Exception:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hosts.rsync.command import literal
 from hosts.store.paths import decode_name, encode_name, to_text
@@ -15,47 +15,60 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hosts.models import BackupRoot, Source
-    from hosts.rsync.command import Remote
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-# Paths: the marker, the root, the sources. Where the login may not read the marker, rsync can at least see it, and the
-# boot id says whether it is on this machine.
+SELF = "."
+# Where the login may not read a marker, rsync can at least see it, and the boot id says whether it is on this machine.
 SCRIPT = """
-set -- {paths}
-cat -- "$1" 2>/dev/null || {{ $rsync -d --list-only -- "$1" >/dev/null 2>&1 && echo "there $(cat {boot_id})"; }}
-echo
-shift
-for path in "$@"; do echo "path=$(readlink -f -- "$path" || echo "$path")"; done
+real() {{ readlink -f -- "$1" || echo "$1"; }}
+for root in {roots}; do
+    echo "root=$(real "$root")"
+    set -- "$root/{marker}"
+    cat -- "$1" 2>/dev/null || {{ $rsync -d --list-only -- "$1" >/dev/null 2>&1 && echo "there $(cat {boot_id})"; }}
+    echo
+done
+for path in {paths}; do echo "path=$(real "$path")"; done
 """
 
 
-def roots_within(shell: Any, remote: Remote, root: BackupRoot, sources: Sequence[Source]) -> dict[str, str]:
-    """Where our backup root lies below each of the sources of a host: by the source's path, a path relative to it,
-    "." where it is the source itself. Sources without it are left out.
-    """
-    rsync = "sudo -n rsync" if remote.sudo else "rsync"
-    said = shell.script(f"rsync={shlex.quote(rsync)}\n{look(root, sources)}", timeout=60).stdout
-    return within(said.splitlines(), root, sources)
-
-
-def look(root: BackupRoot, sources: Sequence[Source]) -> str:
+def look(roots: Sequence[BackupRoot], sources: Sequence[Source]) -> str:
     """The sh script that lets a host tell what `within` reads; `$rsync` is the command that may read most there."""
-    return SCRIPT.format(paths=shlex.join([f"{root.path}/{MARKER}", *_paths(root, sources)]), boot_id=BOOT_ID)
+    places = shlex.join(root.path for root in roots)
+    return SCRIPT.format(roots=places, paths=shlex.join(_paths(sources)), marker=MARKER, boot_id=BOOT_ID)
 
 
-def within(said: Sequence[str], root: BackupRoot, sources: Sequence[Source]) -> dict[str, str]:
-    """What `roots_within` returns, from the lines that `look` printed."""
-    if not _is_ours(said, root):
-        return {}
-    paths = _paths(root, sources)
+def within(said: Sequence[str], roots: Sequence[BackupRoot], sources: Sequence[Source]) -> dict[str, tuple[str, ...]]:
+    """Where backup roots of ours lie below each of the sources of a host, from the lines that `look` printed.
+
+    By the source's path, paths relative to it; `SELF` alone where the source is a root or lies in one. Sources without
+    any are left out.
+    """
+    ours = [place for place, root in zip(_told(said), roots, strict=False) if _is_ours(place[1:], root)]
     real = [line.removeprefix("path=") for line in said if line.startswith("path=")]
-    places = real if len(real) == len(paths) else paths
-    found = {source.path: relative(place, places[0]) for source, place in zip(sources, places[1:], strict=True)}
-    return {path: below for path, below in found.items() if below}
+    places = real if len(real) == len(sources) else _paths(sources)
+    found: dict[str, tuple[str, ...]] = {}
+    for source, place in zip(sources, places, strict=True):
+        below = sorted({relative(place, lines[0]) for lines in ours} - {""})
+        if below:
+            found[source.path] = (SELF,) if SELF in below else tuple(below)
+    return found
 
 
-def _paths(root: BackupRoot, sources: Sequence[Source]) -> list[str]:
-    return [root.path, *(to_text(decode_name(source.path)) for source in sources)]
+def _told(said: Sequence[str]) -> list[list[str]]:
+    """For each root where it really is, and what its marker says."""
+    found: list[list[str]] = []
+    for line in said:
+        if line.startswith("path="):
+            break
+        if line.startswith("root="):
+            found.append([line.removeprefix("root=")])
+        elif found:
+            found[-1].append(line)
+    return found
+
+
+def _paths(sources: Sequence[Source]) -> list[str]:
+    return [to_text(decode_name(source.path)) for source in sources]
 
 
 def _is_ours(said: Sequence[str], root: BackupRoot) -> bool:
@@ -64,8 +77,11 @@ def _is_ours(said: Sequence[str], root: BackupRoot) -> bool:
 
 
 def relative(source: str, root: str) -> str:
-    """The path from one folder to the other when that lies below it or is the same, else ""."""
-    return os.path.relpath(root, source) if os.path.commonpath((source, root)) == source else ""
+    """The path from a folder to a root below it; `SELF` where it is the root or lies in it, "" for other places."""
+    common = os.path.commonpath((source, root))
+    if common == root:
+        return SELF
+    return os.path.relpath(root, source) if common == source else ""
 
 
 def exclude(below: str) -> str:
@@ -73,6 +89,7 @@ def exclude(below: str) -> str:
     return os.fsdecode(literal(os.fsencode(f"/{below}")))
 
 
-def left_out(source: Source, below: str) -> str:
-    """The warning about it."""
-    return f"The backup root lies in {source.path} ({encode_name(below)}) and was left out of its backup."
+def left_out(source: Source, below: Sequence[str]) -> str:
+    """The warning about them."""
+    named = ", ".join(encode_name(path) for path in below)
+    return f"The backup root lies in {source.path} ({named}) and was left out of its backup."

@@ -19,9 +19,9 @@ from hosts.checksums import Checksums
 from hosts.copied import Copied, require_all, summary
 from hosts.copying import Way, code_of, copy, own_folder, refuse_busy, shown, way_to
 from hosts.coverage import not_covered, stays_on_one
-from hosts.family import HostFamily, host_of
+from hosts.family import BackupFamily, host_of
 from hosts.meter import Meter
-from hosts.models import Host, Source
+from hosts.models import BackupRoot, Host, Source
 from hosts.roots import mounted, require_able, require_space, root_of
 from hosts.rsync.command import Backup as Pull
 from hosts.rsync.command import Options
@@ -35,10 +35,9 @@ from jobs.patience import patiently
 from jobs.registry import JobFailed, NotYet, Run, StopWork, Summary, register
 
 if TYPE_CHECKING:
-    from datetime import timedelta
     from pathlib import Path
 
-    from hosts.models import BackupRoot, Generation
+    from hosts.models import Generation
     from hosts.rsync.run import Finished
     from jobs.registry import Params
 
@@ -64,11 +63,11 @@ class Place:
     root: BackupRoot
     folder: Path  # the host's folder in the root
     accept_shrink: bool
-    within: dict[str, str]  # by a source's path, where the root lies in it
+    within: dict[str, tuple[str, ...]]  # by a source's path, where backup roots lie in it
 
 
 @register
-class Backup(HostFamily):
+class Backup(BackupFamily):
     """Copy the sources of a host; each is a generation of its own, and one that fails takes no other with it."""
 
     kind, label = "backup", "Back up"
@@ -84,11 +83,6 @@ class Backup(HostFamily):
         touches = Host.objects.filter(pk=host_id or 0, hooks_touch_stacks=True).exists()
         return (*self.lanes, "stack") if touches else self.lanes
 
-    def limit_of(self, host_id: int | None, params: Params) -> timedelta:
-        """The host's own limit."""
-        limit = Host.objects.filter(pk=host_id or 0).values_list("backup_limit", flat=True).first()
-        return limit or self.time_limit
-
     def schedule_skip(self, host_id: int) -> str:
         """A host without sources has nothing to back up."""
         there = Source.objects.filter(host_id=host_id, enabled=True).exists()
@@ -102,8 +96,9 @@ class Backup(HostFamily):
         disk = mounted(root)
         require_space(disk)
         require_able(root, disk)
-        with own_folder(disk, host.name) as folder, way_to(host, run, nested.look(root, sources)) as way:
-            within = nested.within(way.said, root, sources)
+        roots = patiently(lambda: list(BackupRoot.objects.all()))
+        with own_folder(disk, host.name) as folder, way_to(host, run, nested.look(roots, sources)) as way:
+            within = nested.within(way.said, roots, sources)
             place = Place(run, way, root, folder, bool(run.params.get("accept_shrink")), within)
             owed = hooks.owed(run, host)
             with hooks.around(run, host):
@@ -166,8 +161,8 @@ def _not_stored(place: Place, source: Source, error: Exception) -> JobFailed:
 
 def _copy(place: Place, source: Source) -> Copied:
     run, folder = place.run, place.folder / source.folder
-    if place.within.get(source.path) == ".":
-        raise JobFailed(f"{source.path} is the backup root itself: name another source.", Failure.REFUSED)
+    if place.within.get(source.path) == (nested.SELF,):
+        raise JobFailed(f"{source.path} is a backup root or lies in one: name another source.", Failure.REFUSED)
     folder.mkdir(mode=0o700, exist_ok=True)
     patiently(lambda: generations.reconcile(source, place.root, folder), run.check_cancel)
     run.step(f"copy {source.path}"[:100])
@@ -229,8 +224,7 @@ def _command(place: Place, source: Source, partial: Partial, previous: Generatio
 
 
 def _excludes(place: Place, source: Source) -> tuple[str, ...]:
-    below = place.within.get(source.path)
-    return (*([nested.exclude(below)] if below else ()), *source.excludes)
+    return (*map(nested.exclude, place.within.get(source.path, ())), *source.excludes)
 
 
 def _left_out(place: Place, source: Source) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -12,9 +11,9 @@ from django import forms
 from hosts import nested
 from hosts.copying import Way, code_of, copy, own_folder, reached, refuse_busy, shown, way_to
 from hosts.coverage import stays_on_one
-from hosts.family import HostFamily, host_of
+from hosts.family import BackupFamily, host_of
 from hosts.meter import Meter
-from hosts.models import Generation, GenerationStatus, Host, Source
+from hosts.models import BackupRoot, Generation, GenerationStatus, Host, Source
 from hosts.roots import mounted
 from hosts.rsync.command import Options
 from hosts.rsync.command import Restore as Push
@@ -40,7 +39,7 @@ from jobs.patience import patiently
 from jobs.registry import JobFailed, Run, Summary, register
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from hosts.rsync.output import FileLine
@@ -127,7 +126,7 @@ class Written:
 
 
 @register
-class Restore(HostFamily):
+class Restore(BackupFamily):
     """Bring files back with their owners, modes, times, ACLs and hard links."""
 
     kind, label = "restore", "Restore"
@@ -141,13 +140,14 @@ class Restore(HostFamily):
         host = host_of(run)
         generation = patiently(lambda: chosen(host, run.params))
         disk = mounted(generation.root)
-        tree = generation.path / TREE
-        if not tree.is_dir():
-            gone = f"Generation {generation.sequence} is not on the backup disk any more ({generation.path})"
-            raise JobFailed(f"{gone}: restore another one.", Failure.REFUSED)
+        roots, places = patiently(lambda: list(BackupRoot.objects.all())), _places(run.params)
         _require_deletable(generation, run.params)
-        with own_folder(disk, generation.source.host.name, reads=True) as folder, way_to(host, run) as way:
-            push = _command(run, way, generation, tree, folder)
+        with (
+            own_folder(disk, generation.source.host.name, reads=True) as folder,
+            way_to(host, run, nested.look(roots, places)) as way,
+        ):
+            _require_there(generation)
+            push = _command(run, way, generation, folder, nested.within(way.said, roots, places))
             run.step("dry run" if run.params["dry_run"] else "restore")
             written = Written()
             done, verdict = copy(
@@ -178,6 +178,20 @@ def chosen(host: Host, params: dict[str, object]) -> Generation:
     return found
 
 
+def _places(params: dict[str, object]) -> list[Source]:
+    """Where it writes, to be looked at like sources: the folder, and the one path in it that was asked for."""
+    goal, path = target_of(params).rstrip(b"/"), decode_name(str(params["path"]))
+    return [Source(path=encode_name(place)) for place in (goal or b"/", *([goal + b"/" + path] if path else []))]
+
+
+def _require_there(generation: Generation) -> None:
+    """Raises JobFailed when it went before its folder was held."""
+    there = patiently(lambda: Generation.objects.filter(pk=generation.pk, status=GenerationStatus.GOOD).exists())
+    if not there or not (generation.path / TREE).is_dir():
+        gone = f"Generation {generation.sequence} is not on the backup disk any more ({generation.path})"
+        raise JobFailed(f"{gone}: restore another one.", Failure.REFUSED)
+
+
 def _require_deletable(generation: Generation, params: dict[str, object]) -> None:
     """Raises JobFailed where a deletion could take what is in no backup."""
     if params["delete"] and generation.rsync_code == UNREAD:
@@ -186,8 +200,14 @@ def _require_deletable(generation: Generation, params: dict[str, object]) -> Non
         raise JobFailed(words, Failure.REFUSED)
 
 
-def _command(run: Run, way: Way, generation: Generation, tree: Path, folder: Path) -> Push:
-    """Raises JobFailed when the path is not in the generation, PathRefused for a place that must not be written."""
+def _command(run: Run, way: Way, generation: Generation, folder: Path, within: dict[str, tuple[str, ...]]) -> Push:
+    """Raises JobFailed when the path is not in the generation or backups lie where it would write; `within` as of
+    `nested.within`. Raises PathRefused for a place that must not be written.
+    """
+    if (nested.SELF,) in within.values():
+        raise JobFailed(
+            f"{encode_name(target_of(run.params))} belongs to a backup root: restore to another place.", Failure.REFUSED
+        )
     path = decode_name(str(run.params["path"]))
     if path and not _holds(generation, path):
         words = f"Generation {generation.sequence} of {generation.source.path} has no {run.params['path']}."
@@ -198,25 +218,24 @@ def _command(run: Run, way: Way, generation: Generation, tree: Path, folder: Pat
         dry_run=bool(run.params["dry_run"]),
         bandwidth_kib=way.host.bandwidth_kib,
     )
-    push = Push(way.remote, tree, target_of(run.params), folder / COPY_LOCK, options)
+    push = Push(way.remote, generation.path / TREE, target_of(run.params), folder / COPY_LOCK, options)
     if options.delete:
-        return _sparing(push, run, generation)
+        return _sparing(push, generation, [below for found in within.values() for below in found])
     return _placed(push, run, decode_name(generation.source.path), path)
 
 
-def _sparing(push: Push, run: Run, generation: Generation) -> Push:
+def _sparing(push: Push, generation: Generation, roots: Sequence[str]) -> Push:
     """What the backup left out is not deleted, neither by what the source says now nor by what it said then; nor are
-    the backups themselves. Raises JobFailed where it is these that would be deleted.
+    the backups themselves, whose roots lie below. Raises JobFailed where it is not known what was left out.
     """
-    source, then = generation.source, None
-    target = Source(path=encode_name(push.destination))
-    within = nested.roots_within(run.shell(), push.remote, generation.root, [target])
-    if "." in within.values():
-        raise JobFailed(f"{target.path} is the backup root itself: restore without deleting.", Failure.REFUSED)
-    with suppress(LayoutError, OSError):
+    source = generation.source
+    try:
         then = GenerationInfo.from_json((generation.path / INFO).read_bytes())
-    excludes = (*map(nested.exclude, within.values()), *source.excludes, *(then.excludes if then else ()))
-    one = stays_on_one(source) or (then is not None and then.one_file_system)
+    except (LayoutError, OSError) as error:
+        lost = f"What generation {generation.sequence} of {source.path} left out cannot be read ({error})"
+        raise JobFailed(f"{lost}, and deleting could remove it: restore without deleting.", Failure.REFUSED) from None
+    excludes = (*map(nested.exclude, roots), *source.excludes, *then.excludes)
+    one = stays_on_one(source) or then.one_file_system
     return replace(push, excludes=tuple(dict.fromkeys(excludes)), one_file_system=one)
 
 

@@ -13,6 +13,8 @@ Choices, and where they come from:
 - `--modify-window=-1`: times are compared to the nanosecond, or an edit of the same length within the same second would
   be taken for the old content (rsync(1)).
 - `--checksum-choice=md5`: see `hosts.rsync.output`.
+- With `--checksum` there is no `--timeout`: the host reads all files while it builds its list and may send nothing for
+  hours (rsync(1)). ssh's own ServerAliveInterval finds a host that is gone.
 - A restore of single names says `--no-implied-dirs`: else the folders above them, which --files-from sends along, would
   be changed on the host to what they were, and a link that stands for one of them replaced (rsync(1), --relative).
 - A restore that deletes protects what the backup left out, by `--filter=P` and not by `--exclude`, which would also
@@ -167,7 +169,7 @@ class Backup:
         if self.one_file_system:
             words.append(b"--one-file-system")
         if self.by_content:
-            words.append(b"--checksum")
+            words += [b"--checksum", b"--timeout=0"]
         words += [b"--exclude=" + os.fsencode(pattern) for pattern in self.excludes]
         source = self.remote.place(_folder(self.source))
         return [*words, *_far(self.remote), b"--", source, _folder(bytes(self.destination))]
@@ -239,10 +241,12 @@ def _only(top: bytes, name: bytes) -> list[bytes]:
 def _protecting(excludes: tuple[str, ...]) -> list[bytes]:
     """Rules that keep a deleting restore from what a backup with these excludes leaves out.
 
-    rsync reads "- " before a pattern of --exclude as nothing; "+ " and "!" take something in, which needs no rule.
+    rsync reads "- " before a pattern of --exclude as nothing; "+ " and "!" take something in, which needs no rule. A
+    folder that matches is protected with all in it: the generation may know the folder and not what is in it now.
     """
     patterns = (pattern.removeprefix("- ") for pattern in excludes if not pattern.startswith(("+ ", "!")))
-    return [b"--filter=P " + os.fsencode(pattern) for pattern in patterns]
+    names = [name for pattern in patterns for name in (pattern, f"{pattern.rstrip('/')}/***")]
+    return [b"--filter=P " + os.fsencode(name) for name in names]
 
 
 def _far(remote: Remote) -> list[bytes]:

@@ -10,6 +10,7 @@ import pytest
 
 from hosts import nested
 from hosts.models import BackupRoot, Source
+from hosts.root_admin import add_root
 from hosts.store.layout import TREE
 from hosts.store.root import MARKER
 from jobs.models import Failure, Status
@@ -79,8 +80,24 @@ def test_a_path_by_a_link_leads_there_too(pi: Pi, odd_root: Path) -> None:
 def test_the_root_itself_is_no_source(pi: Pi) -> None:
     Source.objects.filter(pk=pi.source.pk).update(path=pi.root.path)
     job = pi.run("backup")
-    words = f"{pi.root.path} is the backup root itself: name another source."
+    words = f"{pi.root.path} is a backup root or lies in one: name another source."
     assert (job.failure, job.error) == (Failure.REFUSED, words)
+
+
+def test_a_folder_in_the_root_is_no_source(pi: Pi) -> None:
+    pi.keep()
+    Source.objects.filter(pk=pi.source.pk).update(path=f"{pi.root.path}/pi1")
+    assert "lies in one" in pi.run("backup").error
+
+
+def test_every_root_below_a_source_is_left_out(pi: Pi, odd_root: Path) -> None:
+    second = pi.data / "second"
+    second.mkdir()
+    add_root(second)
+    (second / "file").write_text("a backup")
+    job = pi.run("backup")
+    assert f"The backup root lies in {pi.data} (second, sub/ba*k [1]/root)" in job.summary
+    assert not (pi.good()[0].path / TREE / "second").exists()
 
 
 def test_the_root_of_another_herder_is_a_folder_like_others(pi: Pi) -> None:
@@ -109,7 +126,8 @@ def test_a_marker_that_the_login_may_not_read_is_known_by_the_boot(ordinary: Pi,
         ("/srv", "/srv/backups", "backups"),
         ("/srv/backups", "/srv/backups", "."),
         ("/srv/back", "/srv/backups", ""),
-        ("/srv/backups/x", "/srv/backups", ""),
+        ("/srv/backups/x", "/srv/backups", "."),
+        ("/srv/backups-old", "/srv/backups", ""),
     ],
 )
 def test_where_the_root_lies(source: str, root: str, below: str) -> None:

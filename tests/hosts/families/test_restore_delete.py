@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hosts.families.restore import LISTED, Written
-from hosts.models import Generation, Source
+from hosts.models import BackupRoot, Generation, Source
+from hosts.root_admin import add_root
 from hosts.rsync.output import FileLine
 from hosts.store.layout import INFO
 from jobs.models import Failure, Status
@@ -20,7 +23,6 @@ from .test_restore import restore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from .conftest import Pi
 
@@ -55,14 +57,33 @@ def test_what_it_excluded_when_the_generation_was_made_stays(pi: Pi) -> None:
     assert (pi.data / "sub/a.tmp").exists()
 
 
-def test_what_is_excluded_since_comes_back_and_a_record_that_is_damaged_is_no_hindrance(pi: Pi) -> None:
+def test_what_is_excluded_since_comes_back(pi: Pi) -> None:
     make(pi.data / "sub/a.tmp")
     pi.run("backup")
     change(pi, excludes=["*.tmp"])
     (pi.data / "sub/a.tmp").unlink()
-    (pi.good()[0].path / INFO).write_text("no record")
     assert restore(pi, delete=True).status == Status.SUCCEEDED
     assert (pi.data / "sub/a.tmp").exists()
+
+
+@pytest.mark.parametrize("pattern", ["/cache/", "cache", "/ca*/"])
+def test_a_folder_that_is_excluded_since_keeps_what_came_into_it_since(pi: Pi, pattern: str) -> None:
+    make(pi.data / "cache/old")
+    pi.run("backup")
+    change(pi, excludes=[pattern])
+    make(pi.data / "cache/new", pi.data / "cache/deep/new")
+    assert (job := restore(pi, delete=True)).result["deleted"] == 0, job.error
+    assert (pi.data / "cache/deep/new").exists()
+
+
+def test_with_a_record_that_is_damaged_nobody_knows_what_it_left_out(pi: Pi) -> None:
+    pi.keep()
+    (pi.good()[0].path / INFO).write_text("no record")
+    make(pi.data / "newer")
+    job = restore(pi, delete=True)
+    assert (job.failure, "left out cannot be read" in job.error) == (Failure.REFUSED, True)
+    assert restore(pi).status == Status.SUCCEEDED
+    assert (pi.data / "newer").exists()
 
 
 @pytest.fixture
@@ -109,11 +130,44 @@ def test_the_backups_themselves_are_not_deleted(pi: Pi) -> None:
     assert not [name for name in job.result["names"] if "root/" in name]
 
 
-def test_a_restore_with_deletion_over_the_backups_is_refused(pi: Pi) -> None:
+def test_a_root_where_the_generation_has_an_ordinary_folder_is_not_emptied(pi: Pi) -> None:
+    make(pi.data / "backups/ordinary")
+    pi.run("backup")
+    shutil.rmtree(pi.data / "backups")
+    Path(pi.root.path).rename(pi.data / "backups")
+    BackupRoot.objects.filter(pk=pi.root.pk).update(path=str(pi.data / "backups"))
+    pi.root.refresh_from_db()
+    assert restore(pi, delete=True).error == ""
+    assert pi.good()[0].path.is_dir()
+
+
+def test_another_root_below_the_target_is_not_emptied(pi: Pi) -> None:
+    pi.keep()
+    second = pi.data / "second"
+    second.mkdir()
+    add_root(second)
+    make(second / "pi2/generation")
+    assert restore(pi, delete=True).error == ""
+    assert (second / "pi2/generation").exists()
+
+
+@pytest.mark.parametrize("place", [".", "pi1", "pi1/deep"])
+@pytest.mark.parametrize("delete", [True, False])
+def test_a_restore_over_the_backups_is_refused(pi: Pi, place: str, delete: bool) -> None:
     kept = pi.keep()
-    job = restore(pi, delete=True, to_path=pi.root.path)
-    words = f"{pi.root.path} is the backup root itself: restore without deleting."
+    goal = os.path.normpath(f"{pi.root.path}/{place}")
+    job = restore(pi, delete=delete, to_path=goal)
+    words = f"{goal} belongs to a backup root: restore to another place."
     assert (job.failure, job.error, kept.path.is_dir()) == (Failure.REFUSED, words, True)
+
+
+def test_one_path_that_leads_into_the_backups_is_refused(pi: Pi) -> None:
+    make(pi.data / "backups/ordinary")
+    pi.run("backup")
+    shutil.rmtree(pi.data / "backups")
+    Path(pi.root.path).rename(pi.data / "backups")
+    BackupRoot.objects.filter(pk=pi.root.pk).update(path=str(pi.data / "backups"))
+    assert "belongs to a backup root" in restore(pi, path="backups/ordinary").error
 
 
 def test_deletions_are_counted_and_come_first(pi: Pi) -> None:

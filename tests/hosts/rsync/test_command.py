@@ -55,6 +55,13 @@ def test_link_dest_excludes_and_file_system() -> None:
     assert wanted | {b"--one-file-system"} <= set(argv)
 
 
+def test_a_host_that_reads_all_its_files_first_may_be_silent_for_long() -> None:
+    def limits(by_content: bool) -> list[bytes]:
+        return [word for word in replace(BACKUP, by_content=by_content).argv() if word.startswith(b"--timeout=")]
+
+    assert (limits(False)[-1], limits(True)[-1]) == (b"--timeout=300", b"--timeout=0")
+
+
 @pytest.mark.parametrize("path", [b"", b"   ", b"srv", b"-rf", b"~/x", b"/a\0b"])
 def test_paths_that_are_not_absolute_are_refused(path: bytes) -> None:  # case C16
     with pytest.raises(ValueError, match="not an absolute path"):

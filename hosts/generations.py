@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, Max, OuterRef, QuerySet
+from django.db.models import Exists, Max, OuterRef, QuerySet
 from django.utils import timezone
 
 from hosts.models import Generation, GenerationStatus, Source
@@ -33,31 +33,36 @@ def newest_good(source: Source) -> Generation | None:
 def damaged() -> QuerySet[Generation]:
     """Good generations in which damage was found, unless a newer one of the source was read whole and is as written.
 
-    Each may hold the same file by a hard link, so a newer one of which only a share was read proves nothing.
+    Each may hold the same file by a hard link, so a newer one of which only a share was read proves nothing. What was
+    answered stays so when that newer one is gone.
     """
     whole = Generation.objects.filter(
         source=OuterRef("source"),
         sequence__gt=OuterRef("sequence"),
         status=GenerationStatus.GOOD,
-        verified_at__isnull=False,
-        verified_files__gte=F("files"),
+        verified_whole_at__isnull=False,
         verify_problem="",
     )
-    return Generation.objects.filter(status=GenerationStatus.GOOD).exclude(verify_problem="").exclude(Exists(whole))
+    return _with_damage().filter(damage_answered_at__isnull=True).exclude(Exists(whole))
+
+
+def _with_damage() -> QuerySet[Generation]:
+    return Generation.objects.filter(status=GenerationStatus.GOOD).exclude(verify_problem="")
 
 
 def is_doubtful(base: Generation) -> bool:
     """Whether damage was found in this generation, or in one as new: it may have the same files by hard links.
 
-    One that was made later is none: it was compared with the host when it was made.
+    One that was made later is none: it was compared with the host when it was made. That a later one was read whole
+    makes the files of this one no better.
     """
-    return damaged().filter(source=base.source_id, sequence__gte=base.sequence).exists()
+    return _with_damage().filter(source=base.source_id, sequence__gte=base.sequence).exists()
 
 
 def on_disk(rows: Iterable[Generation]) -> list[Generation]:
     """Without those whose folder is gone: one that cannot be restored must not take the place of one that can.
 
-    Of a disk that is not mounted now every row counts.
+    Of a disk that is not mounted now every row counts, and so does one that the disk cannot say anything of.
     """
     there: dict[int, bool] = {}
 
@@ -66,7 +71,14 @@ def on_disk(rows: Iterable[Generation]) -> list[Generation]:
             there[root.pk] = check(Path(root.path), settings.PIHERDER_INSTALL_ID, root.marker.hex).usable
         return there[root.pk]
 
-    return [row for row in rows if row.path.is_dir() or not is_mounted(row.root)]
+    return [row for row in rows if _is_there(row) or not is_mounted(row.root)]
+
+
+def _is_there(row: Generation) -> bool:
+    try:
+        return row.path.is_dir()
+    except OSError:
+        return True
 
 
 def reconcile(source: Source, root: BackupRoot, folder: Path) -> None:

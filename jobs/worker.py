@@ -27,7 +27,9 @@ from jobs.tasks import TASKS
 from jobs.transitions import LostClaim
 
 if TYPE_CHECKING:
+    import uuid
     from collections.abc import Iterator
+    from datetime import datetime
 
     from jobs.node import Me
 
@@ -36,6 +38,8 @@ EXIT_DUPLICATE = 78  # EX_CONFIG: another live worker has this name
 EXIT_BURIED = 70
 EXIT_DEAF = 75  # EX_TEMPFAIL: a fresh start hears again
 WATCH_BEATS = 2.2  # heartbeats that an earlier boot of our name is watched for
+DRAIN = "drain"
+DRAIN_PAUSE = 1.0  # seconds between two tries to write that this worker was told to stop
 TURNS = 3  # tries to take the place of our name
 _heart: list[Heart] = []
 
@@ -174,9 +178,21 @@ def _children_of(thread: str) -> str:
 
 @signals.worker_shutting_down.connect
 def drain(**_: Any) -> None:
-    """SIGTERM: say so on the node's row; each job's own thread then counts the grace."""
-    with _own_connection():
-        WorkerNode.objects.filter(pk=node.me().boot, drain_at__isnull=True).update(drain_at=timezone.now())
+    """SIGTERM: say so on the node's row; each job's own thread then counts the grace.
+
+    A thread writes it, as often as that takes: the database may be going down with this worker, and a signal handler
+    must not wait for a connection that the interrupted code may be using.
+    """
+    with suppress(RuntimeError):  # this process is no worker
+        _drain_loop(node.me().boot, timezone.now()).start()
+
+
+def _drain_loop(boot: uuid.UUID, since: datetime) -> Loop:
+    def turn() -> None:
+        WorkerNode.objects.filter(pk=boot, drain_at__isnull=True).update(drain_at=since)
+        loop.finish()
+
+    return (loop := Loop(DRAIN, DRAIN_PAUSE, turn))
 
 
 @signals.worker_shutdown.connect

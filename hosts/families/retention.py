@@ -74,7 +74,10 @@ class Retention(HostFamily):
         for number, host in enumerate(hosts):
             run.check_cancel()
             run.progress(number, len(hosts), host.name)
-            _thin(run, host, outcome, synchronised)
+            try:
+                _thin(run, host, outcome, synchronised)
+            except OSError as fault:
+                outcome.pass_over(host.name, f"{host.name}: its backups could not be looked at: {fault}.")
         if not run.params.get("dry_run"):
             _empty_bins(run)
         return _summary(run, outcome)
@@ -89,7 +92,10 @@ def chosen(name: str) -> list[Host]:
 
 
 def _thin(run: Run, host: Host, outcome: Outcome, synchronised: bool | None) -> None:
+    """Raises OSError before anything is removed when a disk cannot say which of the host's generations it holds."""
     rows = patiently(lambda: _rows(host))
+    for row in rows:
+        row.path.is_dir()
     confirmed = {code.strip() for code in str(run.params.get("confirm") or "").split(",")}
     policy = Policy(host.keep_last, host.keep_daily, host.keep_weekly, host.keep_monthly)
     found = plan(

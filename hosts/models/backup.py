@@ -102,6 +102,13 @@ class Generation(models.Model):
     verified_bytes = models.BigIntegerField(default=0)
     verify_cursor = models.TextField(blank=True, default="")
     verify_problem = models.CharField(max_length=300, blank=True, default="")
+    verified_whole_at = models.DateTimeField("last read from the first file to the last", null=True, blank=True)
+    whole_cursor = models.TextField(
+        blank=True, default="", help_text="How far it was read without a fault since damage was found."
+    )
+    damage_answered_at = models.DateTimeField(
+        "a later one was read whole since damage was found", null=True, blank=True
+    )
 
     class Meta:
         ordering = ("source", "-sequence")

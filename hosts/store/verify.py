@@ -40,7 +40,8 @@ class Finding:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """What one verification read. `cursor` is where the next one starts; `complete` that the whole generation was read.
+    """What one verification read. `cursor` is where the next one starts; `complete` that it came all the way round, or
+    to the end where it was to stop there.
 
     `changed`: other content, length, type or link target than the manifest says. `without_checksum`: read to the end
     and of the right length, but nothing to compare with.
@@ -85,30 +86,35 @@ def verify(
     share: float,
     *,
     cursor: str = "",
+    wrap: bool = True,
     max_bytes: int | None = None,
     check: Callable[[], None] = _no_check,
     on_progress: Callable[[int, int], None] = _no_progress,
+    report: VerifyReport | None = None,
 ) -> VerifyReport:
-    """Re-read a share (above 0, up to 1) of the files, from after `cursor` on and round the end, at most about
-    `max_bytes` bytes.
+    """Re-read a share (above 0, up to 1) of the files, from after `cursor` on and, with `wrap`, round the end, at most
+    about `max_bytes` bytes.
 
     At least one file is read, so that the cursor moves; it can be carried over to a later generation of the source.
-    `check` is called before each file and may raise to stop; `on_progress` gets files and bytes so far. Raises
-    ManifestDamaged when the manifest cannot be read to its end, ValueError for another share.
+    `check` is called before each file and at each MiB and may raise to stop: an empty `report` of the caller's then
+    says how far it came. `on_progress` gets files and bytes so far. Raises ManifestDamaged when the manifest cannot be
+    read to its end, ValueError for another share.
     """
     if not 0 < share <= 1:
         raise ValueError("the share is above 0 and at most 1")
-    manifest, tree, report = generation_dir / MANIFEST, os.fsencode(generation_dir / TREE), VerifyReport(cursor=cursor)
+    manifest, tree, report = generation_dir / MANIFEST, os.fsencode(generation_dir / TREE), report or VerifyReport()
+    report.cursor = cursor
     total = sum(entry.kind == "file" for entry in read_manifest(manifest))
     wanted = ceil(total * share)
-    for entry in _from_cursor(manifest, cursor):
+    for entry in _from_cursor(manifest, cursor, wrap=wrap):
         if entry.kind == "file" and (report.checked >= wanted or _over(report, entry, max_bytes)):
             break
         check()
-        _verify_one(tree, entry, report)
+        _verify_one(tree, entry, report, check)
         report.cursor = encode_name(entry.name)
         on_progress(report.checked, report.bytes)
-    report.complete = report.checked == total
+    else:
+        report.complete = True
     return report
 
 
@@ -116,22 +122,22 @@ def _over(report: VerifyReport, entry: Entry, max_bytes: int | None) -> bool:
     return max_bytes is not None and report.checked > 0 and report.bytes + entry.size > max_bytes
 
 
-def _from_cursor(manifest: Path, cursor: str) -> Iterator[Entry]:
-    """All entries once, starting after the cursor."""
+def _from_cursor(manifest: Path, cursor: str, *, wrap: bool) -> Iterator[Entry]:
+    """All entries once, starting after the cursor; without `wrap` only those."""
     start = tuple(decode_name(cursor).split(b"/")) if cursor not in ("", ".") else ()
     if not cursor:
         return read_manifest(manifest)
     after = (entry for entry in read_manifest(manifest) if entry.key > start)
-    return chain(after, takewhile(lambda entry: entry.key <= start, read_manifest(manifest)))
+    return after if not wrap else chain(after, takewhile(lambda entry: entry.key <= start, read_manifest(manifest)))
 
 
-def _verify_one(tree: bytes, entry: Entry, report: VerifyReport) -> None:
+def _verify_one(tree: bytes, entry: Entry, report: VerifyReport, check: Callable[[], None]) -> None:
     path = tree if entry.name == b"." else tree + b"/" + entry.name
     try:
         found = inspect(path, entry.name)
         same = (found.kind, found.size, found.target) == (entry.kind, entry.size, entry.target)
         if same and entry.kind == "file":
-            same = _same_content(path, entry, report)
+            same = _same_content(path, entry, report, check)
     except (FileNotFoundError, NotADirectoryError):
         report.missing.add(entry.name)
     except OSError:
@@ -142,10 +148,10 @@ def _verify_one(tree: bytes, entry: Entry, report: VerifyReport) -> None:
     report.checked += entry.kind == "file"
 
 
-def _same_content(path: bytes, entry: Entry, report: VerifyReport) -> bool:
+def _same_content(path: bytes, entry: Entry, report: VerifyReport, check: Callable[[], None]) -> bool:
     """Read a file to its end and compare. Raises OSError."""
     algorithm, wanted = _algorithm(entry)
-    size, value = read_and_hash(path, algorithm)
+    size, value = read_and_hash(path, algorithm, check)
     report.bytes += size
     report.without_checksum += not wanted
     return size == entry.size and (not wanted or value == entry.checksum)
@@ -195,7 +201,7 @@ def restore_sample(
         if size + entry.size > max_bytes:
             continue
         check()
-        problem = _restore_one(generation_dir / TREE, scratch, entry)
+        problem = _restore_one(generation_dir / TREE, scratch, entry, check)
         files, size = files + 1, size + entry.size
         problems += [problem] if problem else []
     return SampleReport(datetime.now(UTC), files, size, tuple(problems))
@@ -213,7 +219,7 @@ def _reservoir(entries: Iterable[Entry], n: int, rng: random.Random) -> list[Ent
     return chosen
 
 
-def _restore_one(tree: Path, scratch: Path, entry: Entry) -> str:
+def _restore_one(tree: Path, scratch: Path, entry: Entry, check: Callable[[], None]) -> str:
     """A sentence when the copy differs from what the manifest says, else an empty one. Raises OSError for a fault of
     scratch.
     """
@@ -225,12 +231,12 @@ def _restore_one(tree: Path, scratch: Path, entry: Entry) -> str:
         except OSError as error:
             return f"{name} could not be read: {error.strerror}."
         shutil.copy2(source, copy, follow_symlinks=False)
-        return _difference(copy, entry, name)
+        return _difference(copy, entry, name, check)
 
 
-def _difference(copy: bytes, entry: Entry, name: str) -> str:
+def _difference(copy: bytes, entry: Entry, name: str, check: Callable[[], None]) -> str:
     found = inspect(copy, entry.name)
-    size, value = read_and_hash(copy, _algorithm(entry)[0])
+    size, value = read_and_hash(copy, _algorithm(entry)[0], check)
     if size != entry.size or value != entry.checksum:
         return f"{name} came back with other content."
     if found.mtime_ns != entry.mtime_ns or found.mode != entry.mode:

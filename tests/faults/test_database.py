@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.db import connection, transaction
 
-from jobs.models import Job, Status, WorkerNode
+from jobs.models import Failure, Job, Status, WorkerNode
 from piherder import env
 from tests.faults.conftest import visit
 from tests.faults.herd import Herd
@@ -102,3 +103,19 @@ def test_away_for_longer_than_a_worker_may_be_silent(own_herd: Herd, own_server:
     own_server.start()
     assert_ran_once(own_herd, job)
     assert other.running
+
+
+@ON_POSTGRESQL
+def test_a_worker_stopped_while_the_server_is_away_still_tells_its_jobs(
+    own_herd: Herd, own_server: PrivatePostgres
+) -> None:
+    worker = own_herd.worker()
+    worker.kept = False
+    own_herd.only(worker)
+    job = COPY.working(own_herd, seconds=60)
+    own_server.kill()
+    worker.send(signal.SIGTERM)
+    own_herd.until(lambda: "drain: the database is away" in worker.output, "the stop could not be written")
+    own_server.start()
+    assert own_herd.ended(job).failure == Failure.WORKER_STOPPED
+    assert worker.wait() == 0

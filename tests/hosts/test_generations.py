@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.db import IntegrityError
 
 from hosts import generations
 from hosts.models import BackupRoot, Generation, GenerationStatus, Source
 from hosts.store import layout
+from hosts.store.root import create_marker
 from tests.factories import make_host
 from tests.hosts.store import build
 
@@ -132,3 +134,10 @@ def test_the_newest_good_one_is_one_that_is_there(root: BackupRoot, source: Sour
     gone = {"status": GenerationStatus.GOOD, "finished_at": first.started_at}
     Generation.objects.create(source=source, root=root, sequence=second.sequence, folder="000002-x", **gone)
     assert generations.newest_good(source) == first
+
+
+def test_what_the_disk_cannot_say_anything_of_counts_as_there(root: BackupRoot, source: Source) -> None:
+    gone, unknown = begin(source, root), begin(source, root)
+    unknown.root = BackupRoot(path=f"{root.path}/{'x' * 300}")
+    create_marker(Path(root.path), settings.PIHERDER_INSTALL_ID, root.marker.hex)
+    assert generations.on_disk([gone, unknown]) == [unknown]

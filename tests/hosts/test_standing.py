@@ -87,9 +87,9 @@ def test_the_one_source_that_never_worked_is_named() -> None:
 def test_damage_is_named_until_a_newer_generation_was_read_whole() -> None:
     source = old(0)
     make_generation(source, 1, verify_problem=DAMAGE)
-    make_generation(source, 2, files=50, verified_at=timezone.now(), verified_files=25)
+    make_generation(source, 2, files=50, verified_at=timezone.now(), verified_files=70)
     assert problems() == [f"pi1: {DAMAGE}"]
-    make_generation(source, 3, files=50, verified_at=timezone.now(), verified_files=50)
+    make_generation(source, 3, files=50, verified_whole_at=timezone.now())
     assert problems() == []
 
 

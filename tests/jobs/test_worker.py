@@ -23,6 +23,7 @@ from jobs.models import Failure, Job, Status, WorkerNode
 from jobs.monitor import Heart, Loop, Monitor, wait_for
 from jobs.sweeper import Sweeper
 from jobs.transitions import End, LostClaim
+from piherder.house.processes import wait_until
 from tests.factories import change, make_job, make_node, picked_up_by, running_on
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def test_a_restart_of_the_database_keeps_a_worker_neither_from_its_drain_nor_fro
     for job in jobs:
         worker.child_lost(sender=SimpleNamespace(name="exclusive_job"), exception=WorkerLostError(), args=[job.pk])
         cut()
-    worker.drain()
+    drained()
     cut()
     worker.gone()
     assert connection.connection is None
@@ -155,12 +156,42 @@ def test_a_row_that_moved_meanwhile_is_left_alone(host: Host, me: Me, monkeypatc
         worker.report_child(job.pk)
 
 
+def threads() -> list[threading.Thread]:
+    """Those that write that this worker was told to stop."""
+    return [each for each in threading.enumerate() if each.name == worker.DRAIN]
+
+
+def drained() -> None:
+    """SIGTERM came, and its writer has ended."""
+    worker.drain()
+    assert wait_until(lambda: not threads(), 30)
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_stop_is_written_for_the_jobs_to_see(me: Me) -> None:
-    worker.drain()
+    drained()
     first = WorkerNode.objects.get().drain_at
-    worker.drain()
+    drained()
     assert first
     assert WorkerNode.objects.get().drain_at == first
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_stop_while_the_database_is_away_is_written_when_it_is_back(
+    me: Me, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(worker, "DRAIN_PAUSE", 0.05)
+    with monkeypatch.context() as away:
+        for name in ("NAME", "PORT"):  # of a file that cannot be, and of nobody
+            away.setitem(connection.settings_dict, name, {"NAME": "/nowhere/db", "PORT": "1"}[name])
+        worker.drain()
+        assert wait_until(lambda: "drain: the database is away" in caplog.text, 30)
+    assert wait_until(lambda: not threads(), 30)
+    assert WorkerNode.objects.get().drain_at
+
+
+def test_a_stop_of_what_is_no_worker_says_nothing(db: None) -> None:
+    drained()
 
 
 def test_a_worker_that_has_drained_is_gone(me: Me) -> None:

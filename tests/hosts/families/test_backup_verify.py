@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,14 @@ def test_a_whole_generation_is_proven_and_says_so(off_pi: Pi) -> None:
     assert (job.status, job.summary[:10], job.summary[-17:]) == (Status.SUCCEEDED, "54 files (", ": all as written.")
     proven = fresh(kept)
     assert (proven.verified_files, proven.verify_problem, proven.verified_at is None) == (54, "", False)
+    assert proven.verified_whole_at
     assert nothing_in_scratch(off_pi)
+
+
+def test_a_share_and_a_sample_are_not_the_whole(off_pi: Pi) -> None:
+    kept = off_pi.keep()
+    verify(off_pi, 0.6)  # 21 of 34 files, and 20 as a sample
+    assert (fresh(kept).verified_files > kept.files, fresh(kept).verified_whole_at) == (True, None)
 
 
 def without_checksums(generation: Generation) -> Generation:
@@ -79,6 +87,11 @@ def test_only_what_was_compared_counts(off_pi: Pi) -> None:
     job = verify(off_pi)
     assert (job.summary[:10], fresh(kept).verified_files) == ("54 files (", 54)
     assert job.summary.endswith("all as written. 34 files have no checksum to compare with.")
+
+
+def test_the_host_s_own_limit_counts(off_pi: Pi) -> None:
+    off_pi.edit(backup_limit=timedelta(hours=5))
+    assert off_pi.request("backup_verify").time_limit == timedelta(hours=5)
 
 
 def test_a_missed_verification_is_made_up_for() -> None:

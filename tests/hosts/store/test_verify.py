@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ import pytest
 from hosts.store.layout import MANIFEST
 from hosts.store.manifest import ManifestDamaged, read_manifest, write_manifest
 from hosts.store.trash import discard
-from hosts.store.verify import NAMED, Finding, _reservoir, restore_sample, verify
+from hosts.store.verify import NAMED, Finding, VerifyReport, _reservoir, restore_sample, verify
 from tests.hosts.store.build import fill, finish, publish, sums, write_partial
 
 if TYPE_CHECKING:
@@ -166,6 +167,40 @@ def test_a_check_can_stop_it(good: Path) -> None:
 
     with pytest.raises(InterruptedError):
         verify(good, 1, check=stop)
+
+
+class Stop(Exception):
+    """What a cancel raises."""
+
+
+def test_a_check_can_stop_it_in_the_middle_of_a_file(root: Path) -> None:
+    good, calls, report = publish(root, 1, {"a": b"1", "image": bytes(5 << 20)}), itertools.count(), VerifyReport()
+
+    def stop() -> None:
+        if next(calls) == 5:  # two files, and the MiB of both
+            raise Stop
+
+    with pytest.raises(Stop):
+        verify(good, 1, check=stop, report=report)
+    assert (report.checked, report.cursor, report.ok) == (1, "a", True)
+
+
+def test_a_sample_can_be_stopped_in_the_middle_of_a_file(root: Path, tmp_path: Path) -> None:
+    good, calls = publish(root, 1, {"image": bytes(5 << 20)}), itertools.count()
+
+    def stop() -> None:
+        if next(calls) == 3:
+            raise Stop
+
+    with pytest.raises(Stop):
+        restore_sample(good, tmp_path, 1, check=stop)
+
+
+def test_to_the_end_and_not_round_it(good: Path) -> None:
+    first = verify(good, 1, max_bytes=100, wrap=False)
+    assert (first.checked, first.complete) == (2, False)
+    rest = verify(good, 1, cursor=first.cursor, wrap=False)
+    assert (rest.checked, rest.complete, rest.cursor) == (8, True, sorted(NAMES)[-1])
 
 
 def test_progress_rises_to_the_end(good: Path) -> None:

@@ -20,7 +20,7 @@ ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *env.words("PIHERDER_HOSTS")
 CSRF_TRUSTED_ORIGINS = env.words("PIHERDER_ORIGINS")
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "piherder.accounts.apps.HerderAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -97,6 +97,7 @@ def _database() -> dict[str, Any]:
 DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+AUTHENTICATION_BACKENDS = ["piherder.accounts.roles.RoleBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (

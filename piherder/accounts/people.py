@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from django.contrib.auth.models import Group, User
 from django.db import transaction
 from django.db.models import Q
 
+from piherder.accounts import limits
 from piherder.accounts.roles import Role
 
 if TYPE_CHECKING:
@@ -73,6 +75,18 @@ def set_active(user: User, active: bool) -> None:
     with an_admin_stays():
         user.is_active = active
         user.save(update_fields=["is_active"])
+
+
+def recover(user: User) -> str:
+    """Make an account an active admin with a new password, which is returned, and free its way in."""
+    password = secrets.token_urlsafe(12)
+    with an_admin_stays():
+        user.set_password(password)
+        user.is_active = True
+        user.save()
+        give_role(user, Role.ADMIN)
+        limits.unlock()
+    return password
 
 
 def make_first_admin(name: str, password: str) -> bool:

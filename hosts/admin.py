@@ -27,6 +27,9 @@ else:
     ModelAdmin, TabularInline = admin.ModelAdmin, admin.TabularInline
 
 
+HOOKS = ("before_hook", "after_hook")
+
+
 class NoDelete:
     """Rows that other rows stand on: they are switched off, not deleted."""
 
@@ -85,6 +88,13 @@ class HostAdmin(NoDelete, ModelAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Host | None = None) -> tuple[str, ...]:
         """The name is a folder on the backup disk: it never changes."""
         return (*self.readonly_fields, "name") if obj else self.readonly_fields
+
+    def get_fieldsets(self, request: HttpRequest, obj: Host | None = None) -> Any:
+        """Without the commands around a backup for who may only look: people write passwords into them."""
+        found = super().get_fieldsets(request, obj)
+        if self.has_change_permission(request, obj):
+            return found
+        return [(title, {**of, "fields": [x for x in of["fields"] if x not in HOOKS]}) for title, of in found]
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """A new host gets its nightly backup like one that was added by the command."""

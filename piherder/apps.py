@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 
 
 class PiherderConfig(AppConfig):
@@ -13,8 +14,10 @@ class PiherderConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Start with keys that hold, or not at all. Raises BadEnvironment."""
+        """Start with keys that hold, or not at all; each migrate brings the roles up to date. Raises BadEnvironment."""
         from piherder import keys
+        from piherder.accounts import roles
 
+        post_migrate.connect(roles.make_groups, sender=self)
         named = sys.argv[1] if len(sys.argv) > 1 and Path(sys.argv[0]).name == "manage.py" else ""
         keys.require(named)

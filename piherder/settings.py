@@ -20,7 +20,7 @@ ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *env.words("PIHERDER_HOSTS")
 CSRF_TRUSTED_ORIGINS = env.words("PIHERDER_ORIGINS")
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "piherder.accounts.apps.HerderAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -29,6 +29,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "django_celery_beat",
     "django_celery_results",
+    "axes",
     "jobs",
     "hosts",
     "stacks",
@@ -47,6 +48,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "axes.middleware.AxesMiddleware",
 ]
 
 ROOT_URLCONF = "piherder.urls"
@@ -97,6 +99,11 @@ def _database() -> dict[str, Any]:
 DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+AUTHENTICATION_BACKENDS = ["piherder.accounts.limits.Limits", "piherder.accounts.roles.RoleBackend"]
+AXES_HANDLER = "piherder.accounts.limits.Handler"
+AXES_CLIENT_IP_CALLABLE = "piherder.accounts.limits.address_of"
+AXES_LOCKOUT_CALLABLE = "piherder.accounts.limits.locked_page"
+AXES_ENABLE_ADMIN = AXES_VERBOSE = False
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (

@@ -20,8 +20,6 @@ class HostName(StringConverter):
 
 
 register_converter(HostName, "host")
-admin.site.site_header = admin.site.site_title = "PiHerder"
-admin.site.index_title = "Administration"
 
 jobs_patterns = [
     path("jobs/", jobs.jobs, name="jobs"),

@@ -17,13 +17,9 @@ def first_admin(_arguments: list[str]) -> int:
     import django
 
     django.setup()
-    from django.contrib.auth.models import User
+    from piherder.accounts.people import make_first_admin
 
-    if User.objects.filter(is_superuser=True).exists():
-        print("exists")
-        return 0
-    User.objects.create_superuser(username=run.ADMIN, email="", password=sys.stdin.read().strip())
-    print("created")
+    print("created" if make_first_admin(run.ADMIN, sys.stdin.read().strip()) else "exists")
     return 0
 
 

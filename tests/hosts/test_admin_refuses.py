@@ -22,7 +22,6 @@ from tests.factories import make_credential, make_host, make_job
 from tests.hosts.rows import know, make_generation, make_source
 
 pytestmark = pytest.mark.django_db
-MODELS = ("host", "credential", "hostkey", "source", "backuproot", "generation", "hostfacts")
 NUL = "a\x00b"
 HUGE = "9" * 400
 
@@ -58,41 +57,28 @@ def act(client: Client, action: str, *hosts: Host) -> str:
 # --- who may
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_who_runs_jobs_has_no_way_into_the_administration(model: str) -> None:
-    answer = people.runner().get(reverse(f"admin:hosts_{model}_changelist"))
-    assert answer.status_code == 302
-    assert "/admin/login/" in answer["Location"]
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_a_member_of_staff_sees_only_what_they_may(model: str) -> None:
-    clerk = people.signed_in("clerk", is_staff=True)
-    assert clerk.get(reverse(f"admin:hosts_{model}_changelist")).status_code == 403
-
-
 @pytest.mark.parametrize("action", ["pause", "resume", "remove"])
 def test_who_may_only_look_has_no_actions(action: str) -> None:
     host = make_host(paused_at=timezone.now()) if action == "resume" else make_host()
-    act(people.signed_in("clerk", "view_host", is_staff=True), action, host)
+    act(people.reader(), action, host)
     after = Host.objects.get()
     assert (after.paused_at, after.removed_at) == (host.paused_at, None)
 
 
 def test_who_may_only_look_sees_no_secret_and_no_button() -> None:
     host = make_host(sudo_password_sealed="PLANTED")
-    clerk = people.signed_in("clerk", "view_host", is_staff=True)
-    page = clerk.get(reverse("admin:hosts_host_change", args=[host.pk])).content.decode()
+    reader = people.reader()
+    page = reader.get(reverse("admin:hosts_host_change", args=[host.pk])).content.decode()
     assert "PLANTED" not in page
     assert 'name="_save"' not in page
 
 
 def test_who_may_only_look_changes_no_pin_and_no_key() -> None:
     host = make_host()
-    clerk = people.signed_in("clerk", "view_hostkey", "view_credential", is_staff=True)
+    reader = people.reader()
     line = {"host": host.pk, "line": generate_key("x")[1]}
-    assert clerk.post(reverse("admin:hosts_hostkey_add"), line).status_code == 403
-    assert clerk.post(reverse("admin:hosts_credential_add"), {"name": "x"}).status_code == 403
+    assert reader.post(reverse("admin:hosts_hostkey_add"), line).status_code == 403
+    assert reader.post(reverse("admin:hosts_credential_add"), {"name": "x"}).status_code == 403
     assert not HostKey.objects.exists()
 
 

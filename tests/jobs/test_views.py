@@ -13,6 +13,7 @@ from django.utils import timezone
 from jobs import logs
 from jobs.models import Door, EngineSettings, Job, JobLine, Status, WaitingOn
 from jobs.views import NO_LOG
+from piherder.accounts.roles import Role
 from tests import people
 from tests.factories import change, make_host, make_job, running_on, waiting_on
 
@@ -307,7 +308,7 @@ def test_a_link_changes_nothing(runner: Client, host: Host, address: Callable[[i
 @pytest.mark.parametrize("address", CHANGES)
 def test_a_foreign_form_changes_nothing(host: Host, address: Callable[[int], str]) -> None:
     job = make_job("work", host)
-    response = people.signed_in("lured", "add_job", strict=True).post(address(job.pk))
+    response = people.signed_in("lured", Role.OPERATOR, strict=True).post(address(job.pk))
     assert response.status_code == 403
     assert "too old" in response.content.decode()
     assert Job.objects.get().status == Status.PENDING

@@ -225,7 +225,7 @@ def test_the_first_password_is_shown_once(settings: Settings, tmp_path: Path) ->
     settings.PIHERDER_BACKUPS = tmp_path / "backups"
     line = herder("first_start", "--admin").out.splitlines()[-1]
     password = line.split("password ")[1].split(" ")[0]
-    assert User.objects.get(is_superuser=True).check_password(password)
+    assert User.objects.get(groups__name="admin").check_password(password)
     assert "password" not in herder("first_start", "--admin").out
     assert not Host.objects.exists()
     assert not Job.objects.exists()

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.contrib.auth.models import User
 from django_celery_beat.models import PeriodicTask
 
 from hosts.management.door import HostCommand
@@ -16,6 +15,7 @@ from hosts.models import BackupRoot
 from hosts.root_admin import add_root, notes
 from jobs.management.door import SUCCEEDED
 from jobs.schedules import crontab_row, ensure
+from piherder.accounts.people import make_first_admin
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -53,11 +53,10 @@ class Command(HostCommand):
             self.hint(note)
 
     def _admin(self) -> None:
-        if User.objects.filter(is_superuser=True).exists():
+        password = secrets.token_urlsafe(12)
+        if not make_first_admin(ADMIN, password):
             self.stdout.write("There is an administrator already.")
             return
-        password = secrets.token_urlsafe(12)
-        User.objects.create_superuser(username=ADMIN, email="", password=password)
         self.stdout.write(f"User {ADMIN}, password {password} (shown once, never again)")
 
 

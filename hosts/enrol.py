@@ -113,6 +113,8 @@ def add(
         host = Host.objects.filter(name=name).first() or Host(name=name)
         if host.pk and host.removed_at is None:
             raise EnrolRefused(f"There is already a host called {name}: use edit_host.", wrong_use=True)
+        if host.pk:
+            _refuse_old_sources(host, paths)
         save(host, **{**ANEW, **fields, "credential": store_key(name, key)})
         pin(host, pins, by=by)
         for path in paths:
@@ -201,11 +203,19 @@ def stay_on_one(host: Host, path: str, *, stay: bool) -> None:
     source.save(update_fields=["one_file_system"])
 
 
-def refuse_overlap(host: Host, path: str) -> None:
-    """Two sources that are backed up may not lie in each other. Raises EnrolRefused."""
+def _refuse_old_sources(host: Host, paths: Iterable[str]) -> None:
+    """A removed host brings back its sources, which only edit_host can switch off. Raises EnrolRefused."""
+    way = f"add {host.name} without --source, which brings back those it had, then change them with edit_host"
+    for path in map(encode_name, paths):
+        if not host.sources.filter(path=path, enabled=True).exists():
+            refuse_overlap(host, path, way)
+
+
+def refuse_overlap(host: Host, path: str, way: str = "choose one") -> None:
+    """Two sources that are backed up may not lie in each other; `way` is what to do. Raises EnrolRefused."""
     for other in host.sources.filter(enabled=True).values_list("path", flat=True):
         if f"{path}/".startswith(f"{other.rstrip('/')}/") or f"{other}/".startswith(f"{path.rstrip('/')}/"):
-            raise EnrolRefused(f"{path} and the source {other} lie in each other: choose one.", wrong_use=True)
+            raise EnrolRefused(f"{path} and the source {other} lie in each other: {way}.", wrong_use=True)
 
 
 def source_of(host: Host, path: str) -> Source:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hosts.rsync.command import literal
 from hosts.store.paths import decode_name, encode_name, to_text
-from hosts.store.root import MARKER
+from hosts.store.root import MARKER, closing_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,15 +19,23 @@ if TYPE_CHECKING:
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 SELF = "."
 # Where the login may not read a marker, rsync can at least see it, and the boot id says whether it is on this machine.
+# A root in a container has another path on its machine, so markers are also looked for above each path.
 SCRIPT = """
-real() {{ readlink -f -- "$1" || echo "$1"; }}
+real() {{ readlink -m -- "$1" 2>/dev/null || readlink -f -- "$1" 2>/dev/null || echo "$1"; }}
 for root in {roots}; do
     echo "root=$(real "$root")"
     set -- "$root/{marker}"
     cat -- "$1" 2>/dev/null || {{ $rsync -d --list-only -- "$1" >/dev/null 2>&1 && echo "there $(cat {boot_id})"; }}
     echo
 done
-for path in {paths}; do echo "path=$(real "$path")"; done
+for path in {paths}; do
+    path=$(real "$path")
+    echo "path=$path"
+    while test -n "$path"; do
+        test -r "$path/{marker}" && echo "above=$(tr '\\n' ' ' <"$path/{marker}")"
+        path=${{path%/*}}
+    done
+done
 """
 
 
@@ -43,26 +51,33 @@ def within(said: Sequence[str], roots: Sequence[BackupRoot], sources: Sequence[S
     By the source's path, paths relative to it; `SELF` alone where the source is a root or lies in one. Sources without
     any are left out.
     """
-    ours = [place for place, root in zip(_told(said), roots, strict=False) if _is_ours(place[1:], root)]
-    real = [line.removeprefix("path=") for line in said if line.startswith("path=")]
-    places = real if len(real) == len(sources) else _paths(sources)
+    ours = [place for place, root in zip(_told(said, "root="), roots, strict=False) if _is_ours(place[1:], root)]
+    told = _told(said, "path=")
+    places = told if len(told) == len(sources) else [[path] for path in _paths(sources)]
     found: dict[str, tuple[str, ...]] = {}
-    for source, place in zip(sources, places, strict=True):
+    for source, (place, *above) in zip(sources, places, strict=True):
         below = sorted({relative(place, lines[0]) for lines in ours} - {""})
-        if below:
-            found[source.path] = (SELF,) if SELF in below else tuple(below)
+        if SELF in below or any(root.marker.hex in line for line in above for root in roots):
+            found[source.path] = (SELF,)
+        elif below:
+            found[source.path] = tuple(below)
     return found
 
 
-def _told(said: Sequence[str]) -> list[list[str]]:
-    """For each root where it really is, and what its marker says."""
+def closed(roots: Sequence[BackupRoot]) -> tuple[str, ...]:
+    """Names of the files that keep rsync out of these roots, also where a host knows them by other paths."""
+    return tuple(closing_name(root.marker.hex) for root in roots)
+
+
+def _told(said: Sequence[str], word: str) -> list[list[str]]:
+    """For each root or path where it really is, and what the markers there say."""
     found: list[list[str]] = []
+    mine = False
     for line in said:
-        if line.startswith("path="):
-            break
-        if line.startswith("root="):
-            found.append([line.removeprefix("root=")])
-        elif found:
+        if line.startswith(("root=", "path=")):
+            mine = line.startswith(word)
+            found += [[line.removeprefix(word)]] if mine else []
+        elif mine:
             found[-1].append(line)
     return found
 
@@ -91,5 +106,9 @@ def exclude(below: str) -> str:
 
 def left_out(source: Source, below: Sequence[str]) -> str:
     """The warning about them."""
-    named = ", ".join(encode_name(path) for path in below)
-    return f"The backup root lies in {source.path} ({named}) and was left out of its backup."
+    return f"{lies_in(source.path, below)} out of its backup."
+
+
+def lies_in(folder: str, below: Sequence[str]) -> str:
+    """How a sentence about roots below a folder begins."""
+    return f"The backup root lies in {folder} ({', '.join(map(encode_name, below))}) and was left"

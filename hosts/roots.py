@@ -50,10 +50,12 @@ def require_space(folder: Path) -> None:
 def require_able(root: BackupRoot, folder: Path) -> None:
     """Probe the root anew: another filesystem may be mounted there now, or the same one read-only.
 
-    What it can do is stored when that changed. Raises JobFailed for one that cannot hold generations or be written.
+    It is closed to rsync, and what it can do is stored when that changed. Raises JobFailed for one that cannot hold
+    generations or be written.
     """
     try:
         found = disk.probe(folder)
+        disk.close(folder, root.marker.hex)
     except disk.RootUnusable as unusable:
         code = Failure.NO_SPACE if getattr(unusable.__cause__, "errno", None) in FULL else Failure.ERROR
         raise JobFailed(str(unusable), code) from unusable

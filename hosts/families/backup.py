@@ -64,6 +64,7 @@ class Place:
     folder: Path  # the host's folder in the root
     accept_shrink: bool
     within: dict[str, tuple[str, ...]]  # by a source's path, where backup roots lie in it
+    closed: tuple[str, ...]  # names of the files that keep rsync out of our roots
 
 
 @register
@@ -99,7 +100,8 @@ class Backup(BackupFamily):
         roots = patiently(lambda: list(BackupRoot.objects.all()))
         with own_folder(disk, host.name) as folder, way_to(host, run, nested.look(roots, sources)) as way:
             within = nested.within(way.said, roots, sources)
-            place = Place(run, way, root, folder, bool(run.params.get("accept_shrink")), within)
+            accept = bool(run.params.get("accept_shrink"))
+            place = Place(run, way, root, folder, accept, within, nested.closed(roots))
             owed = hooks.owed(run, host)
             with hooks.around(run, host):
                 results = [_one(place, source, first=not number) for number, source in enumerate(sources)]
@@ -220,6 +222,7 @@ def _command(place: Place, source: Source, partial: Partial, previous: Generatio
         excludes=_excludes(place, source),
         one_file_system=stays_on_one(source),
         by_content=doubtful,
+        closed=place.closed,
     )
 
 

@@ -39,7 +39,7 @@ from jobs.patience import patiently
 from jobs.registry import JobFailed, Run, Summary, register
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from hosts.rsync.output import FileLine
@@ -148,6 +148,7 @@ class Restore(BackupFamily):
         ):
             _require_there(generation)
             push = _command(run, way, generation, folder, nested.within(way.said, roots, places))
+            push = replace(push, closed=nested.closed(roots))
             run.step("dry run" if run.params["dry_run"] else "restore")
             written = Written()
             done, verdict = copy(
@@ -218,15 +219,20 @@ def _command(run: Run, way: Way, generation: Generation, folder: Path, within: d
         dry_run=bool(run.params["dry_run"]),
         bandwidth_kib=way.host.bandwidth_kib,
     )
-    push = Push(way.remote, generation.path / TREE, target_of(run.params), folder / COPY_LOCK, options)
+    goal = target_of(run.params)
+    below = within.get(encode_name(goal), ())
+    if below:
+        run.log(f"{nested.lies_in(encode_name(goal), below)} alone.")
+    alone = tuple(map(nested.exclude, below))
+    push = Push(way.remote, generation.path / TREE, goal, folder / COPY_LOCK, options, alone=alone)
     if options.delete:
-        return _sparing(push, generation, [below for found in within.values() for below in found])
+        return _sparing(push, generation)
     return _placed(push, run, decode_name(generation.source.path), path)
 
 
-def _sparing(push: Push, generation: Generation, roots: Sequence[str]) -> Push:
-    """What the backup left out is not deleted, neither by what the source says now nor by what it said then; nor are
-    the backups themselves, whose roots lie below. Raises JobFailed where it is not known what was left out.
+def _sparing(push: Push, generation: Generation) -> Push:
+    """What the backup left out is not deleted, neither by what the source says now nor by what it said then. Raises
+    JobFailed where it is not known what was left out.
     """
     source = generation.source
     try:
@@ -234,7 +240,7 @@ def _sparing(push: Push, generation: Generation, roots: Sequence[str]) -> Push:
     except (LayoutError, OSError) as error:
         lost = f"What generation {generation.sequence} of {source.path} left out cannot be read ({error})"
         raise JobFailed(f"{lost}, and deleting could remove it: restore without deleting.", Failure.REFUSED) from None
-    excludes = (*map(nested.exclude, roots), *source.excludes, *then.excludes)
+    excludes = (*source.excludes, *then.excludes)
     one = stays_on_one(source) or then.one_file_system
     return replace(push, excludes=tuple(dict.fromkeys(excludes)), one_file_system=one)
 

@@ -18,8 +18,10 @@ Choices, and where they come from:
 - A restore of single names says `--no-implied-dirs`: else the folders above them, which --files-from sends along, would
   be changed on the host to what they were, and a link that stands for one of them replaced (rsync(1), --relative).
 - A restore that deletes protects what the backup left out, by `--filter=P` and not by `--exclude`, which would also
-  keep back what an older generation has of it. `--one-file-system` acts on the receiver too: it deletes nothing on
-  other filesystems (rsync(1)).
+  keep back what an older generation has of it. Backup roots are kept by `--exclude`: into them nothing is written
+  either. A root that the host knows by another path, as a container's volume, closes itself: the file in it that
+  `--filter=:` names holds `- *`, and rsync minds it on both sides. `--one-file-system` acts on the receiver too: it
+  deletes nothing on other filesystems (rsync(1)).
 - The lock of a host is its `/etc` folder. `flock` on a folder needs no file to be made, works for every user, and is
   the same inode for all of them, so the machine reached as two users still conflicts. A file under the sticky
   /run/lock would not do: with fs.protected_regular (systemd sets it) not even root may open another user's file there.
@@ -60,7 +62,6 @@ _COPY = (
     "--checksum-choice=md5",
     "--modify-window=-1",
     OUT_FORMAT,
-    f"--timeout={NETWORK_TIMEOUT}",
 )
 # The destination is ours alone. What an interrupted run left there and the host no longer has goes also when some names
 # of the host cannot be read, which would otherwise keep rsync from deleting (rsync(1), --ignore-errors).
@@ -123,6 +124,7 @@ class Options:
     """What backup and restore have in common. `bandwidth_kib` is KiB/s, 0 for no limit.
 
     `fake_super`: the herder is not root, or was not when it wrote the generation. `delete` means a restore only.
+    `patient`: the other side may be silent for as long as its connection stands.
     """
 
     fake_super: bool = False
@@ -130,6 +132,7 @@ class Options:
     delete: bool = False
     dry_run: bool = False
     bandwidth_kib: int = 0
+    patient: bool = False
 
     def argv(self) -> list[bytes]:
         wanted = {
@@ -138,6 +141,7 @@ class Options:
             "--delete": self.delete,
             "--dry-run": self.dry_run,
             f"--bwlimit={self.bandwidth_kib}": self.bandwidth_kib > 0,
+            f"--timeout={NETWORK_TIMEOUT}": not self.patient,
         }
         return [os.fsencode(word) for word in (*_COPY, *(word for word, on in wanted.items() if on))]
 
@@ -148,7 +152,8 @@ class Backup:
 
     `link_dest`: the previous generation, whose unchanged files are hard-linked. `lock_file`: taken for the whole copy,
     by rsync and each of its children, so it is free only when all of them are gone. `by_content`: a file of the
-    previous generation is linked only where its content is that of the host, not for its size and time alone.
+    previous generation is linked only where its content is that of the host, not for its size and time alone. `closed`
+    are names of files that keep rsync out of the folders that hold them.
     """
 
     remote: Remote
@@ -160,16 +165,18 @@ class Backup:
     excludes: tuple[str, ...] = ()
     one_file_system: bool = False
     by_content: bool = False
+    closed: tuple[str, ...] = ()
 
     def argv(self) -> list[bytes]:
         """Return the command. Raises ValueError for a path that is not absolute."""
-        words = [*_locked(self.lock_file), *replace(self.options, delete=True).argv(), *_UNPUBLISHED]
+        options = replace(self.options, delete=True, patient=self.by_content)
+        words = [*_locked(self.lock_file), *options.argv(), *_UNPUBLISHED, *_closing(self.closed)]
         if self.link_dest is not None:
             words.append(b"--link-dest=" + _absolute(bytes(self.link_dest)))
         if self.one_file_system:
             words.append(b"--one-file-system")
         if self.by_content:
-            words += [b"--checksum", b"--timeout=0"]
+            words.append(b"--checksum")
         words += [b"--exclude=" + os.fsencode(pattern) for pattern in self.excludes]
         source = self.remote.place(_folder(self.source))
         return [*words, *_far(self.remote), b"--", source, _folder(bytes(self.destination))]
@@ -182,10 +189,12 @@ class Backup:
 class Restore:
     """Push a folder of a generation, or `names` in it (files or folders, by bytes), into `destination` on the host.
 
-    Nothing is deleted unless `options.delete`, and then neither what matches `excludes` nor, with `one_file_system`,
-    what is mounted below. `names` None means the folder itself and all in it; with names it is left as it is, and so
-    are the folders above them that are there. `missing` is the topmost folder above the only name that is not: it and
-    those below it are made as they were saved. A parent that is missing and not named so gets the host's usual rights.
+    Nothing is deleted unless `options.delete`, and then neither what matches `excludes`, nor what is in a folder with a
+    file of `closed`, nor, with `one_file_system`, what is mounted below. What matches `alone` is not even written.
+
+    `names` None means the folder itself and all in it; with names it is left as it is, and so are the folders above
+    them that are there. `missing` is the topmost folder above the only name that is not: it and those below it are made
+    as they were saved. A parent that is missing and not named so gets the host's usual rights.
     """
 
     remote: Remote
@@ -197,18 +206,22 @@ class Restore:
     missing: bytes = b""
     excludes: tuple[str, ...] = ()
     one_file_system: bool = False
+    alone: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
 
     def argv(self) -> list[bytes]:
         """Return the command. Raises ValueError for a path that is not absolute, or / together with delete."""
         if self.options.delete and not self.destination.strip(b"/. "):
             raise ValueError("A restore that deletes must name a folder below /.")
         words = [*_locked(self.lock_file), *self.options.argv()]
+        words += [b"--exclude=" + os.fsencode(pattern) for pattern in self.alone]
         if self.names is not None:
             words += [b"--recursive", b"--files-from=-", b"--from0", b"--no-implied-dirs"]
         if self.missing:
             words += _only(self.missing, *self._listed())
         if self.options.delete:
-            words += [*_protecting(self.excludes), *([b"--one-file-system"] if self.one_file_system else [])]
+            words += [*_closing(self.closed), *_protecting(self.excludes)]
+            words += [b"--one-file-system"] if self.one_file_system else []
         words += _far(self.remote)
         return [*words, *self._mkpath(), b"--", _folder(bytes(self.generation)), self._goal()]
 
@@ -245,8 +258,18 @@ def _protecting(excludes: tuple[str, ...]) -> list[bytes]:
     folder that matches is protected with all in it: the generation may know the folder and not what is in it now.
     """
     patterns = (pattern.removeprefix("- ") for pattern in excludes if not pattern.startswith(("+ ", "!")))
-    names = [name for pattern in patterns for name in (pattern, f"{pattern.rstrip('/')}/***")]
-    return [b"--filter=P " + os.fsencode(name) for name in names]
+    rules = [rule for pattern in map(os.fsencode, patterns) for rule in (pattern, _with_all_in_it(pattern))]
+    return [b"--filter=P " + rule for rule in rules]
+
+
+def _with_all_in_it(pattern: bytes) -> bytes:
+    """A backslash means itself in a pattern without wildcards, and this one has asterisks."""
+    folder = pattern.rstrip(b"/")
+    return (folder if _WILD.search(folder) else _escaped(folder)) + b"/***"
+
+
+def _closing(names: tuple[str, ...]) -> list[bytes]:
+    return [b"--filter=: " + os.fsencode(name) for name in names]
 
 
 def _far(remote: Remote) -> list[bytes]:

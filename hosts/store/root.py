@@ -75,6 +75,23 @@ def create_marker(root: Path, install_id: str, root_id: str | None = None) -> st
     return root_id
 
 
+def closing_name(root_id: str) -> str:
+    """Name of the file by which rsync is kept out of a root wherever it meets it; nobody else's file is called so."""
+    return f".piherder-root-{root_id}"
+
+
+def close(root: Path, root_id: str) -> None:
+    """Put that file into a root that lacks it. Raises RootUnusable when it cannot be written."""
+    path = root / closing_name(root_id)
+    if path.exists():
+        return
+    try:
+        write_durably(path, b"# A backup root of PiHerder: its own copies leave it out.\n- *\n")
+        path.chmod(0o644)  # whoever may read the generations must be able to read this
+    except OSError as error:
+        raise RootUnusable(f"The backup root {_shown(root)} cannot be written: {error.strerror}.") from error
+
+
 def check(root: Path, install_id: str, root_id: str | None = None) -> RootState:
     """Read the marker; writes nothing. A given `root_id` must match: two disks of one installation are told apart."""
     try:

@@ -187,7 +187,8 @@ class Sshd:
             _signal(pid, signal.SIGKILL)
 
     def kill(self) -> None:
-        """Kill the host as a power cut does: server, connections and commands."""
+        """Kill the host as a power cut does: server, connections and commands; none lives to tell another's end."""
+        self.freeze()
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:

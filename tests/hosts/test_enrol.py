@@ -76,6 +76,18 @@ def test_sources_that_lie_in_each_other_are_refused(path: str) -> None:
         enrol.add_source(host, path)
 
 
+@pytest.mark.parametrize("path", ["/srv/data/x", "/srv"])
+def test_old_sources_of_a_removed_host_name_the_way_out(path: str) -> None:
+    host = added(sources=["/srv/data"])
+    enrol.remove(host)
+    words = f"{path} and the source /srv/data lie in each other: add {host.name} without --source, which brings back "
+    with pytest.raises(EnrolRefused, match=f"{words}those it had, then change them with edit_host."):
+        added(sources=[path])
+    assert added(sources=[]).pk == host.pk
+    enrol.remove(host)
+    assert added(sources=["/srv/data"]).sources.get().enabled
+
+
 def test_neighbours_with_a_common_beginning_are_no_overlap() -> None:
     host = added(sources=["/srv/data"])
     assert enrol.add_source(host, "/srv/data2").path == "/srv/data2"

@@ -93,14 +93,14 @@ def test_a_failing_test_fails_the_run(tmp_path: Path) -> None:
 def test_the_first_administrator_is_made_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from django.contrib.auth import authenticate
+    from django.contrib.auth.models import User
 
     for password in ("first-Secret", "second-Secret"):
         monkeypatch.setattr(sys, "stdin", io.StringIO(password))
         assert house.main(["first-admin"]) == 0
     assert capsys.readouterr().out.split() == ["created", "exists"]
-    assert authenticate(username="admin", password="first-Secret") is not None
-    assert authenticate(username="admin", password="second-Secret") is None
+    admin = User.objects.get(username="admin")
+    assert [admin.check_password(each) for each in ("first-Secret", "second-Secret")] == [True, False]
 
 
 def test_migrating_is_for_a_stopped_stack(

@@ -205,7 +205,7 @@ def test_what_comes_in_at_the_last_moment_is_sealed_from_memory(keys: KeyFile, h
 
 def test_the_end_waits_until_no_page_can_store_the_old_seal_any_more(keys: KeyFile, host: Host) -> None:
     rotate()
-    with pytest.raises(RotationRefused, match=r"^The new key is only \d s old, .* finish in (60|5\d) s\.$"):
+    with pytest.raises(RotationRefused, match=r"^The new key is only \d+ s old, .* finish in \d+ s\.$"):
         finish()
     assert keys[1] == OLD
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 import time
@@ -257,4 +258,4 @@ def test_a_redis_that_answers_with_errors_is_no_redis_to_work_with(
     ran = look()
     assert (ran.code, ran.document["redis"]["reachable"]) == (1, False)
     (problem,) = [line for line in ran.document["problems"] if "Redis" in line]
-    assert problem.startswith("Redis answers with errors (MISCONF Redis is configured to save RDB snapshots")
+    assert re.match(r"Redis answers with errors \(MISCONF (Redis|Valkey) is configured to save RDB snapshots", problem)

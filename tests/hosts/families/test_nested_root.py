@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,16 @@ from hosts import nested
 from hosts.models import BackupRoot, Source
 from hosts.root_admin import add_root
 from hosts.store.layout import TREE
-from hosts.store.root import MARKER
+from hosts.store.root import MARKER, close, closing_name
 from jobs.models import Failure, Status
+from tests.hosts.rsync.conftest import needs_root
 
 from .test_backup_ways import open_folder, ordinary
 from .test_restore import restore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .conftest import Pi
 
 __all__ = ["open_folder", "ordinary"]
@@ -98,6 +102,62 @@ def test_every_root_below_a_source_is_left_out(pi: Pi, odd_root: Path) -> None:
     job = pi.run("backup")
     assert f"The backup root lies in {pi.data} (second, sub/ba*k [1]/root)" in job.summary
     assert not (pi.good()[0].path / TREE / "second").exists()
+
+
+@pytest.fixture
+def volume(pi: Pi) -> Iterator[Path]:
+    """The root as a container sees it: at its own path there, in a folder below the source on the machine."""
+    folder = pi.data / "sub" / "volume"
+    Path(pi.root.path).rename(folder)
+    Path(pi.root.path).mkdir()
+    subprocess.run(["mount", "--bind", str(folder), pi.root.path], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", pi.root.path], check=True)
+
+
+@needs_root
+def test_a_root_that_has_another_path_on_its_machine_is_no_part_of_a_backup(pi: Pi, volume: Path) -> None:
+    first, second = pi.run("backup"), pi.run("backup")
+    assert (first.error, second.error) == ("", "")
+    assert not os.listdir(pi.good()[-1].path / TREE / "sub/volume")
+    assert (pi.good()[-1].path / TREE / "sub/file 3").exists()
+
+
+@needs_root
+@pytest.mark.parametrize("known", [True, False], ids=["the generation has the folder", "it is new"])
+def test_a_restore_that_deletes_spares_it_there_too(pi: Pi, volume: Path, known: bool) -> None:
+    pi.run("backup")
+    kept = pi.good()[0].path
+    if not known:
+        (kept / TREE / "sub/volume").rmdir()
+    (pi.data / "newer").write_text("newer")
+    assert (restore(pi, delete=True).error, (pi.data / "newer").exists()) == ("", False)
+    assert (kept.is_dir(), (volume / MARKER).exists()) == (True, True)
+
+
+@needs_root
+@pytest.mark.parametrize("place", ["", "/pi1"])
+def test_a_folder_in_it_is_refused_there_too(pi: Pi, volume: Path, place: str) -> None:
+    pi.run("backup")
+    assert "belongs to a backup root" in restore(pi, to_path=f"{volume}{place}").error
+    Source.objects.filter(pk=pi.source.pk).update(path=f"{volume}{place}")
+    assert "is a backup root or lies in one" in pi.run("backup").error
+
+
+def test_a_file_of_such_a_name_closes_no_other_folder(pi: Pi) -> None:
+    (pi.data / "sub" / closing_name("0123")).write_text("- *\n")
+    pi.run("backup")
+    assert (pi.good()[0].path / TREE / "sub/file 3").exists()
+
+
+@needs_root
+def test_what_closes_a_root_can_be_read_by_whoever_reads_the_root(pi: Pi) -> None:
+    old = os.umask(0o077)
+    try:
+        close(Path(pi.root.path), pi.root.marker.hex)
+    finally:
+        os.umask(old)
+    assert (Path(pi.root.path) / closing_name(pi.root.marker.hex)).stat().st_mode & 0o777 == 0o644
 
 
 def test_the_root_of_another_herder_is_a_folder_like_others(pi: Pi) -> None:

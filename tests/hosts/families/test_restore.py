@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hosts.copying import own_folder
+from hosts.families import restore as families_restore
+from hosts.models import Generation, GenerationStatus
 from hosts.store.layout import MANIFEST, TREE
 from hosts.store.paths import encode_name
 from jobs.models import Failure, Status
@@ -19,6 +24,8 @@ from tests.hosts.rsync.conftest import NOBODY, needs_root
 from .conftest import contents, said
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .conftest import MakePi, Pi
 
 ODD = b"caf\xe9\nline"
@@ -164,6 +171,32 @@ def test_a_generation_that_is_gone_from_the_disk_is_named(pi: Pi) -> None:
     error = restore(pi).error
     assert error.startswith("Generation 1 is not on the backup disk any more (")
     assert error.endswith("restore another one.")
+
+
+@pytest.mark.parametrize("far", [True, False], ids=["only marked", "moved away"])
+def test_a_generation_that_retention_takes_before_the_folder_is_held_is_named(
+    pi: Pi, monkeypatch: pytest.MonkeyPatch, far: bool
+) -> None:
+    kept = pi.keep()
+
+    @contextmanager
+    def late(*args: Any, **options: Any) -> Iterator[Path]:
+        if far:
+            Generation.objects.filter(pk=kept.pk).update(status=GenerationStatus.DELETING)
+        else:
+            kept.path.rename(kept.path.with_name(".gone"))
+        with own_folder(*args, **options) as folder:
+            yield folder
+
+    monkeypatch.setattr(families_restore, "own_folder", late)
+    job = restore(pi)
+    assert job.failure == Failure.REFUSED
+    assert job.error.startswith("Generation 1 is not on the backup disk any more (")
+
+
+def test_the_limit_of_the_host_is_that_of_a_restore(off_pi: Pi) -> None:
+    off_pi.edit(backup_limit=timedelta(hours=9))
+    assert off_pi.request("restore", source=off_pi.source.path).time_limit == timedelta(hours=9)
 
 
 def test_an_unmounted_disk_is_named(pi: Pi) -> None:

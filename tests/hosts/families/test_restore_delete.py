@@ -66,14 +66,15 @@ def test_what_is_excluded_since_comes_back(pi: Pi) -> None:
     assert (pi.data / "sub/a.tmp").exists()
 
 
-@pytest.mark.parametrize("pattern", ["/cache/", "cache", "/ca*/"])
+@pytest.mark.parametrize("pattern", ["/cac\\he/", "cac\\he", "/ca*/", "sub/cac\\he"])
 def test_a_folder_that_is_excluded_since_keeps_what_came_into_it_since(pi: Pi, pattern: str) -> None:
-    make(pi.data / "cache/old")
+    cache = pi.data / ("sub/cac\\he" if pattern.startswith("sub") else "cac\\he")
+    make(cache / "old")
     pi.run("backup")
     change(pi, excludes=[pattern])
-    make(pi.data / "cache/new", pi.data / "cache/deep/new")
+    make(cache / "new", cache / "deep/new")
     assert (job := restore(pi, delete=True)).result["deleted"] == 0, job.error
-    assert (pi.data / "cache/deep/new").exists()
+    assert (cache / "deep/new").exists()
 
 
 def test_with_a_record_that_is_damaged_nobody_knows_what_it_left_out(pi: Pi) -> None:
@@ -139,6 +140,41 @@ def test_a_root_where_the_generation_has_an_ordinary_folder_is_not_emptied(pi: P
     pi.root.refresh_from_db()
     assert restore(pi, delete=True).error == ""
     assert pi.good()[0].path.is_dir()
+
+
+@pytest.mark.parametrize("place", ["", "sub/deep"])
+@pytest.mark.parametrize("delete", [True, False])
+def test_a_root_where_the_generation_has_an_ordinary_folder_is_not_written_to(
+    pi: Pi, tmp_path: Path, place: str, delete: bool
+) -> None:
+    make(pi.data / place / "backups/ordinary", pi.data / place / "beside")
+    pi.run("backup")
+    goal = tmp_path / "goal"
+    (goal / place).mkdir(parents=True)
+    root = goal / place / "backups"
+    Path(pi.root.path).rename(root)
+    BackupRoot.objects.filter(pk=pi.root.pk).update(path=str(root))
+    job = restore(pi, delete=delete, to_path=str(goal))
+    assert (job.error, (goal / place / "beside").exists(), (root / "ordinary").exists()) == ("", True, False)
+    assert f"The backup root lies in {goal} ({root.relative_to(goal)}) and was left alone." in said(job)
+
+
+def test_one_folder_that_holds_a_root_comes_back_beside_it(pi: Pi) -> None:
+    make(pi.data / "sub/backups/ordinary")
+    pi.run("backup")
+    shutil.rmtree(pi.data / "sub")
+    (pi.data / "sub").mkdir()
+    Path(pi.root.path).rename(pi.data / "sub/backups")
+    BackupRoot.objects.filter(pk=pi.root.pk).update(path=str(pi.data / "sub/backups"))
+    assert restore(pi, path="sub").error == ""
+    assert (pi.data / "sub/file 3").exists()
+    assert not (pi.data / "sub/backups/ordinary").exists()
+
+
+def test_a_target_that_is_still_to_be_made_is_known_to_lie_in_the_root_by_a_link(pi: Pi) -> None:
+    pi.keep()
+    (pi.data.parent / "link").symlink_to(pi.root.path)
+    assert "belongs to a backup root" in restore(pi, to_path=f"{pi.data.parent}/link/new/deep").error
 
 
 def test_another_root_below_the_target_is_not_emptied(pi: Pi) -> None:

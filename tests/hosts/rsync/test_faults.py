@@ -12,13 +12,14 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hosts.rsync.command import environment
+from hosts.rsync import command
+from hosts.rsync.command import Remote, environment
 from hosts.rsync.outcome import Case, Kind, judge
 from hosts.rsync.process import Child, Line, Stream
 from hosts.rsync.run import login_noise
@@ -52,6 +53,23 @@ def locked(path: Path) -> Iterator[None]:
 def slow(site: Site, generation: str = "1", size: int = 3_000_000) -> Backup:
     (site.data / "large").write_bytes(os.urandom(size))
     return site.backup(generation, bandwidth_kib=300)
+
+
+@dataclass(frozen=True, slots=True)
+class Silent(Remote):
+    """A host that says nothing for three seconds."""
+
+    def rsync_path(self) -> str:
+        return f"sleep 3; {super(Silent, self).rsync_path()}"
+
+
+@pytest.mark.parametrize(("by_content", "code"), [(False, 30), (True, 0)])
+def test_a_silent_host_is_given_up_unless_it_compares_by_content(
+    site: Site, monkeypatch: pytest.MonkeyPatch, by_content: bool, code: int
+) -> None:
+    monkeypatch.setattr(command, "NETWORK_TIMEOUT", 1)
+    remote = Silent(site.remote.alias, site.remote.ssh_config, lock=site.remote.lock)
+    assert site.run(replace(site.backup(), remote=remote, by_content=by_content)).exit_code == code
 
 
 def programs(*names: str, into: Path) -> str:

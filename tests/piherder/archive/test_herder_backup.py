@@ -190,7 +190,8 @@ def test_a_dump_that_breaks_half_way_is_told(much: Herder) -> None:
 
     def kill() -> None:
         for pid in pids_naming(much.data):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     job = much.request()
     with meanwhile(lambda: any("database.pgdump" in name for name in dumping(much)), kill):

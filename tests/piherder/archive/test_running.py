@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "watching_seconds", lambda: 1.0)
+    monkeypatch.setattr(running, "watching_seconds", lambda: 3.0)
 
 
 @pytest.fixture

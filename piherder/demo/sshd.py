@@ -224,6 +224,9 @@ class Sshd:
                     self._process.wait(0.1)
             number = signal.SIGKILL
             known = {pid for pid in known | set(self.processes()) if _alive(pid)}
+        if self._process:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(5)  # it may have ended after the last look, and somebody has to reap it
         self._process = None
 
 

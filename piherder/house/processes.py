@@ -67,13 +67,13 @@ def is_alive(pid: int) -> bool:
     return False
 
 
-def wait_until(check: Callable[[], bool], seconds: float) -> bool:
-    """Polls `check` until it is true; False after `seconds`."""
+def wait_until(check: Callable[[], bool], seconds: float, pause: float = POLL) -> bool:
+    """Polls `check` every `pause` seconds until it is true; False after `seconds`."""
     deadline = time.monotonic() + seconds
     while not check():
         if time.monotonic() > deadline:
             return False
-        time.sleep(POLL)
+        time.sleep(pause)
     return True
 
 

@@ -8,11 +8,11 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from piherder import env
+from piherder.house.processes import wait_until
 from tests.lab.recipe import HOST, SUITE
 
 if TYPE_CHECKING:
@@ -59,12 +59,7 @@ def call(*command: str, seconds: float = 60, cwd: Path | None = None) -> str:
 
 def comes(check: Callable[[], bool], seconds: float) -> bool:
     """Whether it becomes true in time. Each look starts a program on a host, so it looks seldom."""
-    until = time.monotonic() + seconds
-    while not check():
-        if time.monotonic() > until:
-            return False
-        time.sleep(LOOK_SECONDS)
-    return True
+    return wait_until(check, seconds, pause=LOOK_SECONDS)
 
 
 def tar(recipe: Recipe = HOST) -> Path:

@@ -37,6 +37,15 @@ def make(*paths: Path) -> None:
         path.write_text("in no backup")
 
 
+def turn_a_saved_folder_into_the_root(pi: Pi) -> None:
+    """The generation knows `backups` as an ordinary folder; since then the backup root lies there."""
+    make(pi.data / "backups/ordinary")
+    pi.run("backup")
+    shutil.rmtree(pi.data / "backups")
+    Path(pi.root.path).rename(pi.data / "backups")
+    BackupRoot.objects.filter(pk=pi.root.pk).update(path=str(pi.data / "backups"))
+
+
 def test_what_the_source_excludes_stays(pi: Pi) -> None:
     change(pi, excludes=["/cache/", "*.tmp", "- old [1]", "+ *.keep", "/sub/sp ace"])
     left_out = [pi.data / name for name in ("cache/a", "sub/a.tmp", "old 1", "sub/sp ace")]
@@ -132,11 +141,7 @@ def test_the_backups_themselves_are_not_deleted(pi: Pi) -> None:
 
 
 def test_a_root_where_the_generation_has_an_ordinary_folder_is_not_emptied(pi: Pi) -> None:
-    make(pi.data / "backups/ordinary")
-    pi.run("backup")
-    shutil.rmtree(pi.data / "backups")
-    Path(pi.root.path).rename(pi.data / "backups")
-    BackupRoot.objects.filter(pk=pi.root.pk).update(path=str(pi.data / "backups"))
+    turn_a_saved_folder_into_the_root(pi)
     pi.root.refresh_from_db()
     assert restore(pi, delete=True).error == ""
     assert pi.good()[0].path.is_dir()
@@ -198,11 +203,7 @@ def test_a_restore_over_the_backups_is_refused(pi: Pi, place: str, delete: bool)
 
 
 def test_one_path_that_leads_into_the_backups_is_refused(pi: Pi) -> None:
-    make(pi.data / "backups/ordinary")
-    pi.run("backup")
-    shutil.rmtree(pi.data / "backups")
-    Path(pi.root.path).rename(pi.data / "backups")
-    BackupRoot.objects.filter(pk=pi.root.pk).update(path=str(pi.data / "backups"))
+    turn_a_saved_folder_into_the_root(pi)
     assert "belongs to a backup root" in restore(pi, path="backups/ordinary").error
 
 

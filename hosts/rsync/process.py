@@ -233,9 +233,11 @@ def _follow(
     with program:
         try:
             _drain(program, on_line, pace)
+            pause = 0.001
             while not _ended(program.pid):
                 pace()
-                time.sleep(0.002)
+                time.sleep(pause)
+                pause = min(0.01, 2 * pause)
         finally:
             # Before the program is waited for: until then its pid cannot name another group.
             end_group(program.pid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosts.facts.words import os_name
-from jobs.terminal import size, span
+from jobs.spans import size, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable

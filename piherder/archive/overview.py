@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from hosts.models import Host
 from jobs.models import EngineSettings, Job, Status
-from jobs.terminal import span
+from jobs.spans import span
 from piherder.archive import passphrase, shelf, site
 from piherder.archive.errors import ArchiveError
 

@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psycopg import pq
-from psycopg.conninfo import make_conninfo
-
 from hosts.rsync.process import Child, Line, ProcessLeft, Stream
 from jobs.models import Failure
 from piherder import env
@@ -45,6 +42,9 @@ class Address:
 
 def address(settings: Mapping[str, Any]) -> Address:
     """The address in Django's `settings` of a database. Raises ArchiveError."""
+    from psycopg import pq  # here, because it takes 6 MB in each process, and where SQLite is nobody needs it
+    from psycopg.conninfo import make_conninfo
+
     known = {each.keyword.decode() for each in pq.Conninfo.get_defaults()}
     own = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
     given = {name: value for name, value in settings.get("OPTIONS", {}).items() if name in known}

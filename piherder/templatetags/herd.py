@@ -13,8 +13,8 @@ from hosts.words import size as size_words
 from jobs import registry
 from jobs.models import Job, Status
 from jobs.registry import UnknownKind
-from jobs.terminal import ago
-from jobs.terminal import took as took_words
+from jobs.spans import ago
+from jobs.spans import took as took_words
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from jobs.models import Job, JobLine, Status, WorkerNode
 from jobs.patience import patiently
-from jobs.terminal import ago, harmless
+from jobs.spans import ago
+from jobs.terminal import harmless
 
 if TYPE_CHECKING:
     import uuid

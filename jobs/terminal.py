@@ -1,4 +1,4 @@
-"""How tables are written for a person at a terminal, and what else needs rich; the words in them are of `spans`."""
+"""How tables are written for a person at a terminal, and what else needs rich."""
 
 from __future__ import annotations
 
@@ -12,17 +12,12 @@ from rich.text import Text
 
 from jobs.log_view import CONTROLS, ESCAPES
 from jobs.models import Job, Status
-from jobs.spans import ago, size, span, stamp, took
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from django.core.management.base import OutputWrapper
     from rich.console import JustifyMethod
-
-__all__ = [
-    "Cell", "ago", "fitted", "harmless", "live_console", "paper", "size", "span", "stamp", "state", "table", "took",
-]  # fmt: skip
 
 GAP, LEAST, SHORTEST = 2, 30, 6  # columns: between two cells, for the last one, and of a cell that was cut
 STYLES = {

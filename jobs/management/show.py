@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.follow import title, waiting_words
 from jobs.management.door import CANCELLED, FAILED, PENDING, SUCCEEDED
 from jobs.models import Job, Status
-from jobs.terminal import ago, stamp, took
+from jobs.spans import ago, stamp, took
 
 if TYPE_CHECKING:
     from datetime import datetime

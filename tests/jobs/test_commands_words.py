@@ -11,7 +11,8 @@ from django.core.management.base import OutputWrapper
 from django.db import OperationalError
 
 from jobs.management.door import database_words, first_error, unknown_host, usage_sentence
-from jobs.terminal import ago, size, span, table, took
+from jobs.spans import ago, size, span, took
+from jobs.terminal import table
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 

@@ -12,7 +12,8 @@ from hosts.management.door import HostCommand
 from hosts.models import BackupRoot
 from hosts.root_admin import RootView, add_root, view
 from jobs.management.door import FAILED, SUCCEEDED, WRONG_USE, add_json
-from jobs.terminal import size, table
+from jobs.spans import size
+from jobs.terminal import table
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

@@ -10,7 +10,8 @@ from hosts.management.door import HostCommand
 from hosts.management.lookup import any_host
 from hosts.models import Generation, GenerationStatus
 from jobs.management.door import SUCCEEDED, add_json
-from jobs.terminal import ago, size, stamp, table
+from jobs.spans import ago, size, stamp
+from jobs.terminal import table
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

@@ -12,7 +12,8 @@ from hosts.management.door import HostCommand
 from hosts.models import Host
 from jobs.management.door import SUCCEEDED, add_json
 from jobs.models import ACTIVE, Job
-from jobs.terminal import ago, stamp, table
+from jobs.spans import ago, stamp
+from jobs.terminal import table
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

@@ -14,7 +14,7 @@ from hosts.management.commands.edit_host import duration
 from hosts.management.door import HostCommand
 from jobs.management.door import SUCCEEDED, WRONG_USE
 from jobs.services import active_jobs
-from jobs.terminal import stamp
+from jobs.spans import stamp
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

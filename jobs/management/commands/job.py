@@ -12,7 +12,8 @@ from jobs.follow import title, waiting_reason
 from jobs.management.door import SUCCEEDED, WRONG_USE, DoorCommand, add_json
 from jobs.management.show import as_json, moment, sentence
 from jobs.models import Job
-from jobs.terminal import stamp, state, table, took
+from jobs.spans import stamp, took
+from jobs.terminal import state, table
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

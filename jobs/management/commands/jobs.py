@@ -11,7 +11,8 @@ from jobs.management.show import as_json, first_line
 from jobs.models import ACTIVE, Job
 from jobs.registry import UnknownKind
 from jobs.services import Refused
-from jobs.terminal import ago, state, table, took
+from jobs.spans import ago, took
+from jobs.terminal import state, table
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

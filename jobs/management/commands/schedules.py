@@ -8,7 +8,8 @@ from rich.text import Text
 
 from jobs.management.door import SUCCEEDED, DoorCommand, add_json
 from jobs.models import EngineSettings
-from jobs.terminal import ago, stamp, table
+from jobs.spans import ago, stamp
+from jobs.terminal import table
 from jobs.timetable import Entry, timetable
 
 if TYPE_CHECKING:

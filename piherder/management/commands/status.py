@@ -10,7 +10,8 @@ from rich.text import Text
 from jobs.follow import title, waiting_words
 from jobs.management.door import FAILED, SUCCEEDED, DoorCommand, add_json
 from jobs.management.show import as_json as job_json
-from jobs.terminal import ago, live_console, size, table
+from jobs.spans import ago, size
+from jobs.terminal import live_console, table
 from piherder.management.state import State, look
 
 if TYPE_CHECKING:

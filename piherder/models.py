@@ -1,1 +1,3 @@
-"""What the installation itself keeps. Django tells an app of a migrate only when it has this module."""
+"""What the installation itself keeps."""
+
+from piherder.accounts.models import SignIn as SignIn

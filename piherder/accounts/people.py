@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group, User
 from django.db import transaction
 from django.db.models import Q
 
-from piherder.accounts import limits
+from piherder.accounts import limits, sessions
 from piherder.accounts.roles import Role
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ def set_active(user: User, active: bool) -> None:
     with an_admin_stays():
         user.is_active = active
         user.save(update_fields=["is_active"])
+        if not active:
+            sessions.end_all(user)
 
 
 def recover(user: User) -> str:
@@ -86,6 +88,7 @@ def recover(user: User) -> str:
         user.save()
         give_role(user, Role.ADMIN)
         limits.unlock()
+        sessions.end_all(user)
     return password
 
 

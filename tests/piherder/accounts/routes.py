@@ -27,6 +27,15 @@ PAGES = {
     "restore": (NOBODY, OPERATOR),
     "keep_generation": (NOBODY, OPERATOR),
     "let_generation_go": (NOBODY, OPERATOR),
+    "account": (VIEWER, NOBODY),
+    "password": (VIEWER, VIEWER),
+    "sign_out_everywhere": (NOBODY, VIEWER),
+    "end_session": (NOBODY, ADMIN),  # of someone else
+    "accounts": (ADMIN, NOBODY),
+    "change_role": (NOBODY, ADMIN),
+    "keep_out": (NOBODY, ADMIN),
+    "let_in": (NOBODY, ADMIN),
+    "sign_out": (NOBODY, ADMIN),
     "herder_backups": (VIEWER, NOBODY),
     "back_up_herder": (NOBODY, OPERATOR),
 }
@@ -34,7 +43,7 @@ ADMINISTRATION = {
     "admin:index": (VIEWER, VIEWER),
     "admin:login": (ANYONE, ANYONE),
     "admin:logout": (NOBODY, VIEWER),
-    "admin:password_change": (VIEWER, VIEWER),
+    "admin:password_change": (VIEWER, VIEWER),  # leads to one's own page
     "admin:password_change_done": (VIEWER, NOBODY),
     "admin:autocomplete": (NOBODY, NOBODY),  # no form asks for it
     "admin:jsi18n": (VIEWER, NOBODY),

@@ -30,6 +30,7 @@ INSTALLED_APPS = [
     "django_celery_beat",
     "django_celery_results",
     "axes",
+    "django_otp",
     "jobs",
     "hosts",
     "stacks",
@@ -48,6 +49,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "piherder.accounts.duty.SecondStepDuty",
     "axes.middleware.AxesMiddleware",
 ]
 

@@ -10,13 +10,15 @@ from django.contrib import messages
 from django.contrib.auth.models import User
 from django.contrib.auth.views import PasswordChangeView
 from django.core.exceptions import PermissionDenied
+from django.db.models import Exists, OuterRef
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse_lazy
 from django.views.decorators.http import require_POST, require_safe
 
 from jobs.pages import page
-from piherder.accounts import sessions
+from piherder.accounts import second_step, sessions
 from piherder.accounts.forms import RoleForm
+from piherder.accounts.models import Authenticator, Rules
 from piherder.accounts.people import LastAdmin, set_active, set_role
 from piherder.accounts.roles import Role, role_of
 
@@ -38,6 +40,7 @@ class Row:
 
     user: User
     sign_ins: list[SignIn]
+    has_second_step: bool
 
     @property
     def role(self) -> Role:
@@ -79,8 +82,13 @@ def myself(request: HttpRequest) -> User:
 def account(request: HttpRequest) -> HttpResponse:
     """Who I am here, and where I am logged in."""
     me = myself(request)
-    found = sessions.live().filter(user=me)
-    return page(request, "accounts/account", {"role": role_of(me), "sign_ins": found, "here": here(request)})
+    context = {
+        "role": role_of(me),
+        "sign_ins": sessions.live().filter(user=me),
+        "here": here(request),
+        "has_second_step": second_step.authenticator_of(me) is not None,
+    }
+    return page(request, "accounts/account", context)
 
 
 def here(request: HttpRequest) -> str | None:
@@ -127,9 +135,10 @@ class Password(PasswordChangeView):
 def accounts(request: HttpRequest) -> HttpResponse:
     """Everyone who can log in, with their sessions."""
     found = list(sessions.live().select_related("user"))
-    users = User.objects.order_by("username").prefetch_related("groups")
-    rows = [Row(user, [each for each in found if each.user_id == user.pk]) for user in users]
-    context = {"rows": rows, "roles": list(Role), "sessions": found, "here": here(request)}
+    sure = Exists(Authenticator.objects.filter(user=OuterRef("pk"), confirmed=True))
+    users = User.objects.annotate(has_second_step=sure).order_by("username").prefetch_related("groups")
+    rows = [Row(user, [each for each in found if each.user_id == user.pk], user.has_second_step) for user in users]
+    context = {"rows": rows, "roles": list(Role), "sessions": found, "here": here(request), "rules": Rules.load()}
     return page(request, "accounts/accounts", context)
 
 

@@ -8,6 +8,8 @@ ANYONE, VIEWER, OPERATOR, ADMIN, NOBODY = range(5)
 PAGES = {
     "start": (VIEWER, VIEWER),
     "login": (ANYONE, ANYONE),
+    "second_step_at_login": (ANYONE, ANYONE),  # who did not give a password begins with it
+    "set_up_at_login": (ANYONE, ANYONE),
     "logout": (NOBODY, VIEWER),
     "health": (ANYONE, NOBODY),
     "jobs": (VIEWER, NOBODY),
@@ -29,9 +31,12 @@ PAGES = {
     "let_generation_go": (NOBODY, OPERATOR),
     "account": (VIEWER, NOBODY),
     "password": (VIEWER, VIEWER),
+    "second_step": (VIEWER, VIEWER),
     "sign_out_everywhere": (NOBODY, VIEWER),
     "end_session": (NOBODY, ADMIN),  # of someone else
     "accounts": (ADMIN, NOBODY),
+    "second_step_duty": (NOBODY, ADMIN),
+    "take_off_second_step": (NOBODY, ADMIN),
     "change_role": (NOBODY, ADMIN),
     "keep_out": (NOBODY, ADMIN),
     "let_in": (NOBODY, ADMIN),

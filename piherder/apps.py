@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from django.apps import AppConfig
+from django.contrib.auth.signals import user_logged_in
 from django.db.models.signals import post_migrate
 
 
@@ -16,8 +17,9 @@ class PiherderConfig(AppConfig):
     def ready(self) -> None:
         """Start with keys that hold, or not at all; each migrate brings the roles up to date. Raises BadEnvironment."""
         from piherder import keys
-        from piherder.accounts import roles
+        from piherder.accounts import roles, sessions
 
         post_migrate.connect(roles.make_groups, sender=self)
+        user_logged_in.connect(sessions.on_login)
         named = sys.argv[1] if len(sys.argv) > 1 and Path(sys.argv[0]).name == "manage.py" else ""
         keys.require(named)

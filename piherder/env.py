@@ -27,7 +27,7 @@ def text(name: str, default: str = "") -> str:
 def flag(name: str, default: bool = False) -> bool:
     """Value of `name` as yes or no.
 
-    Raises BadEnvironment for any other word: a mistyped `PIHERDER_HTTPS` must not quietly mean no.
+    Raises BadEnvironment for any other word: a mistyped `PIHERDER_CLOCK_TRUSTED` must not quietly mean no.
     """
     value = text(name).lower()
     if value and value not in YES | NO:

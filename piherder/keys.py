@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 MAKE = 'python3 -c "import secrets; print(secrets.token_urlsafe(48))"'
 SHORTEST, FEWEST = 32, 8  # characters, and different ones among them
 EXAMPLES = ("changeme", "change-me", "change_me", "insecure", "example", "your-", "replace", "password", "secret-key")
-SEALED = (("hosts.Credential", "private_key_sealed"), ("hosts.Host", "sudo_password_sealed"))
+SEALED = (
+    ("hosts.Credential", "private_key_sealed"),
+    ("hosts.Host", "sudo_password_sealed"),
+    ("piherder.Authenticator", "key_sealed"),
+)
 """Every column that holds what the master key sealed; a test holds this list against all models."""
 MAY_LACK_A_KEY = {"herder_restore"}  # it brings the key back
 MAY_BE_WEAK = {"rotate_master_key", "herder_restore"}  # it makes a better one

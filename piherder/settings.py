@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from piherder import env
+from piherder import addresses, env
 from piherder.key_file import KeyFile
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -16,8 +16,16 @@ SECRET_KEY = env.text("PIHERDER_SECRET_KEY") or env.secret_file("django.key")
 # The first seals, all open: the newest stands first while keys are rotated. The file is made by `keys.require`.
 PIHERDER_MASTER_KEYS = env.words("PIHERDER_MASTER_KEYS") or KeyFile(DATA / "master.key")
 DEBUG = env.flag("PIHERDER_DEBUG")
-ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *env.words("PIHERDER_HOSTS")]
-CSRF_TRUSTED_ORIGINS = env.words("PIHERDER_ORIGINS")
+# The address that people open: names, origins, cookies and links follow from it.
+PIHERDER_URL = addresses.origin(env.text("PIHERDER_URL"))
+PIHERDER_TRUSTED_PROXIES = addresses.proxies(env.words("PIHERDER_TRUSTED_PROXIES"))
+IS_TLS = PIHERDER_URL.startswith("https:")
+ALLOWED_HOSTS = [*addresses.LOOPBACK, *env.words("PIHERDER_HOSTS")]
+CSRF_TRUSTED_ORIGINS = []
+CSRF_FAILURE_VIEW = "piherder.front.csrf_failure"
+if PIHERDER_URL:
+    ALLOWED_HOSTS.append(addresses.name_of(PIHERDER_URL))
+    CSRF_TRUSTED_ORIGINS.append(PIHERDER_URL)
 
 INSTALLED_APPS = [
     "piherder.accounts.apps.HerderAdminConfig",
@@ -30,6 +38,7 @@ INSTALLED_APPS = [
     "django_celery_beat",
     "django_celery_results",
     "axes",
+    "django_otp",
     "jobs",
     "hosts",
     "stacks",
@@ -37,8 +46,10 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "piherder.front.TrustedProxies",
     "django.middleware.security.SecurityMiddleware",
     "piherder.csp.ContentSecurityPolicy",
+    "piherder.front.KnownHost",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -48,6 +59,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "piherder.accounts.duty.SecondStepDuty",
     "axes.middleware.AxesMiddleware",
 ]
 
@@ -64,6 +76,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "jobs.pages.engine",
+                "piherder.front.encryption",
             ],
         },
     },
@@ -127,13 +140,13 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
 SESSION_COOKIE_HTTPONLY = True
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.flag("PIHERDER_HTTPS")
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_TLS
 SECURE_SSL_REDIRECT = False
-SECURE_HSTS_SECONDS = 31_536_000 if env.flag("PIHERDER_HTTPS") else 0
+SECURE_HSTS_SECONDS = 31_536_000 if IS_TLS else 0
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 SILENCED_SYSTEM_CHECKS = [
-    # Plain http on a LAN or through `ssh -L` is a supported way in; PIHERDER_HTTPS turns these on.
+    # Plain http on a LAN or through `ssh -L` is a supported way in; PIHERDER_URL turns these on.
     *("security.W004", "security.W008", "security.W012", "security.W016"),
     # HSTS for subdomains and preload lists are the owner's decision about a domain, not ours.
     *("security.W005", "security.W021"),

@@ -8,9 +8,11 @@ from django.views.generic import RedirectView
 
 from hosts.views import generation, herd, host
 from jobs import views as jobs
+from piherder.accounts import step_views as steps
+from piherder.accounts import views as accounts
 from piherder.archive.views import back_up_herder, herder_backups
 from piherder.health import health
-from piherder.views import Login
+from piherder.views import Login, SecondStep, SetUp
 
 
 class HostName(StringConverter):
@@ -45,13 +47,30 @@ hosts_patterns = [
     path("hosts/<host:name>/resume/", host.resume_host, name="resume_host"),
     path("hosts/<host:name>/generations/<int:pk>/", include(generation_patterns)),
 ]
+account_patterns = [
+    path("account/", accounts.account, name="account"),
+    path("account/password/", accounts.Password.as_view(), name="password"),
+    path("account/second-step/", steps.own_second_step, name="second_step"),
+    path("account/log-out-everywhere/", accounts.sign_out_everywhere, name="sign_out_everywhere"),
+    path("sessions/<int:pk>/end/", accounts.end_session, name="end_session"),
+    path("accounts/", accounts.accounts, name="accounts"),
+    path("accounts/second-step/", steps.second_step_duty, name="second_step_duty"),
+    path("accounts/<int:pk>/second-step/take-off/", steps.take_off_second_step, name="take_off_second_step"),
+    path("accounts/<int:pk>/role/", accounts.change_role, name="change_role"),
+    path("accounts/<int:pk>/keep-out/", accounts.keep_out, name="keep_out"),
+    path("accounts/<int:pk>/let-in/", accounts.let_in, name="let_in"),
+    path("accounts/<int:pk>/log-out/", accounts.sign_out, name="sign_out"),
+]
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="jobs"), name="start"),
     path("login/", Login.as_view(), name="login"),
+    path("login/code/", SecondStep.as_view(), name="second_step_at_login"),
+    path("login/set-up/", SetUp.as_view(), name="set_up_at_login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("health/", health, name="health"),
     *jobs_patterns,
     *hosts_patterns,
+    *account_patterns,
     path("herder/", herder_backups, name="herder_backups"),
     path("herder/back-up/", back_up_herder, name="back_up_herder"),
     path("admin/", admin.site.urls),

@@ -24,6 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
     mark = "?virtual_host=" if settings.CELERY_BROKER_URL.startswith("redis+socket") else "/"
     app.conf.update(broker_url=f"{settings.CELERY_BROKER_URL}{mark}{number}")
     mutex.client.cache_clear()
+    # A slow hash is right for people and a second of each test for nothing.
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture(scope="session")

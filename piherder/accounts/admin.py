@@ -8,16 +8,17 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+from django.contrib.auth.models import User
 from django.db import transaction
-from django.shortcuts import redirect
+from django.shortcuts import get_object_or_404, redirect
 
 from piherder.accounts.people import LastAdmin, an_admin_stays, give_role, lock_admins, require_an_admin
 from piherder.accounts.roles import Role, role_of
+from piherder.accounts.sessions import changed_password
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from django.contrib.auth.models import User
     from django.db.models import QuerySet
     from django.http import HttpRequest, HttpResponse
 
@@ -104,6 +105,13 @@ class AccountAdmin(BaseAdmin):
         """Raises LastAdmin."""
         with an_admin_stays():
             super().delete_queryset(request, queryset)
+
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> Any:  # noqa: A002  # Django's name
+        """With a new password, whoever was logged in with the old one is out; an admin's own session goes on."""
+        response = super().user_change_password(request, id, form_url)
+        if request.method == "POST" and response.status_code == 302:
+            changed_password(request, get_object_or_404(User, pk=id))
+        return response
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """A refusal is said on the same page."""

@@ -42,6 +42,12 @@ def address_of(request: HttpRequest) -> str:
     return network(request.META.get("REMOTE_ADDR", "")) or UNKNOWN
 
 
+def plain_address(request: HttpRequest) -> str:
+    """The address of a request as it is; "" when there is none."""
+    found = str(request.META.get("REMOTE_ADDR", "")).partition("%")[0]
+    return found if network(found) else ""
+
+
 def network(address: str) -> str:
     """What counts as the address for this one; "" for a text that is none."""
     try:

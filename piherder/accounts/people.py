@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group, User
 from django.db import transaction
 from django.db.models import Q
 
-from piherder.accounts import limits
+from piherder.accounts import limits, second_step, sessions
 from piherder.accounts.roles import Role
 
 if TYPE_CHECKING:
@@ -75,10 +75,13 @@ def set_active(user: User, active: bool) -> None:
     with an_admin_stays():
         user.is_active = active
         user.save(update_fields=["is_active"])
+        if not active:
+            sessions.end_all(user)
 
 
 def recover(user: User) -> str:
-    """Make an account an active admin with a new password, which is returned, and free its way in."""
+    """Make an account an active admin with a new password, which is returned, and free its way in: the second step
+    goes, sessions end."""
     password = secrets.token_urlsafe(12)
     with an_admin_stays():
         user.set_password(password)
@@ -86,6 +89,8 @@ def recover(user: User) -> str:
         user.save()
         give_role(user, Role.ADMIN)
         limits.unlock()
+        second_step.remove(user)
+        sessions.end_all(user)
     return password
 
 

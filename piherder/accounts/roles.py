@@ -17,12 +17,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth.backends import ModelBackend
-from django.contrib.auth.models import Group, Permission
+from django.contrib.auth.models import Group, Permission, User
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, Subquery
+
+from piherder.accounts.models import Rules
 
 if TYPE_CHECKING:
-    from django.contrib.auth.models import User
     from django.db.models import QuerySet
 
 
@@ -84,6 +85,12 @@ def role_of(user: User) -> Role:
 
 class RoleBackend(ModelBackend):
     """Passwords as usual; permissions come from the roles alone."""
+
+    def get_user(self, user_id: int) -> User | None:
+        """The account of a session, with the moment from which on it needs a second step: one query for both."""
+        moment = Subquery(Rules.objects.filter(pk=1).values("second_step_from"))
+        user = User.objects.annotate(second_step_from=moment).filter(pk=user_id).first()
+        return user if user is not None and self.user_can_authenticate(user) else None
 
     def _get_user_permissions(self, user_obj: User) -> QuerySet[Permission]:
         return Permission.objects.none()

@@ -28,3 +28,7 @@ class HerderAdmin(AdminSite):
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponseBase:  # type: ignore[override]  # a redirect
         """There is one login page, so that there is one set of limits."""
         return RedirectView.as_view(pattern_name="login", query_string=True)(request)
+
+    def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponseBase:  # type: ignore[override]  # a redirect
+        """There is one page for a new password of one's own, which ends the other sessions."""
+        return RedirectView.as_view(pattern_name="password")(request)

@@ -47,6 +47,7 @@ POSTGRESQL = Need(
     "postgresql", pattern="usr/lib/postgresql/*/bin/initdb", services=("postgresql",), processes=("postgres",)
 )
 GPG = Need("gpg", "gpg")
+NGINX = Need("nginx-light", "nginx", services=("nginx",), processes=("nginx",))
 ACL, ATTR, FISH, SUDO = Need("acl", "setfacl"), Need("attr", "getfattr"), Need("fish", "fish"), Need("sudo", "sudo")
 DOCKER = Need("docker.io", "dockerd", services=("docker", "containerd"), processes=("dockerd", "containerd"))
 LAB_TOOLS = (Need("debootstrap", "debootstrap"), Need("iproute2", "ip"), Need("iptables", "iptables"))
@@ -56,8 +57,8 @@ PURPOSES: dict[str, tuple[Need, ...]] = {
     "run": (SSH_CLIENT, RSYNC),
     "install": (SSH_CLIENT, RSYNC),
     "demo": (SSH_CLIENT, RSYNC, SSH_SERVER, ACL, ATTR),
-    "test": (SSH_CLIENT, RSYNC, SSH_SERVER, ACL, ATTR, POSTGRESQL, FISH, SUDO, GPG),
-    "lab": (SSH_CLIENT, RSYNC, SSH_SERVER, ACL, ATTR, POSTGRESQL, FISH, SUDO, GPG, DOCKER, *LAB_TOOLS),
+    "test": (SSH_CLIENT, RSYNC, SSH_SERVER, ACL, ATTR, POSTGRESQL, FISH, SUDO, GPG, NGINX),
+    "lab": (SSH_CLIENT, RSYNC, SSH_SERVER, ACL, ATTR, POSTGRESQL, FISH, SUDO, GPG, NGINX, DOCKER, *LAB_TOOLS),
 }
 
 

@@ -84,7 +84,9 @@ def web_command(options: Options) -> tuple[str, ...]:
     memory = ("--worker-tmp-dir", "/dev/shm") if Path("/dev/shm").is_dir() else ()
     return (
         *(program("gunicorn"), "piherder.wsgi:application", "--bind", options.socket_address),
-        *("--workers", "1", "--threads", "4", "--graceful-timeout", "5", "--no-control-socket", *memory),
+        # gunicorn would believe any program of this machine; PIHERDER_TRUSTED_PROXIES says whom we believe.
+        *("--forwarded-allow-ips", "", "--no-control-socket", *memory),
+        *("--workers", "1", "--threads", "4", "--graceful-timeout", "5"),
     )
 
 

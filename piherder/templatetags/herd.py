@@ -15,6 +15,7 @@ from jobs.models import Job, Status
 from jobs.registry import UnknownKind
 from jobs.spans import ago
 from jobs.spans import took as took_words
+from piherder.accounts.sessions import browser_words
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -121,6 +122,12 @@ def amount(job: Job) -> str:
     """Progress in words: "63 %, 41.2 MB/s"."""
     percent = f"{job.percent} %" if job.percent is not None else ""
     return ", ".join(filter(None, (percent, job.progress_label)))
+
+
+@register.filter
+def browser(agent: str) -> str:
+    """A browser as a person knows it."""
+    return browser_words(agent)
 
 
 @register.filter

@@ -166,4 +166,4 @@ def test_keda_scales_the_deployment_that_the_example_makes() -> None:
 def test_the_proxies_speak_to_the_published_port(name: str) -> None:
     text = (DOCKER / "examples" / name).read_text()
     assert default_of(SERVICES["web"]["ports"][0].rpartition(":")[0]) in text
-    assert "PIHERDER_HTTPS=yes" in text
+    assert "PIHERDER_URL=https://herder.example.org" in text

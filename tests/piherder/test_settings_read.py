@@ -81,17 +81,22 @@ def test_two_processes_that_start_at_once_agree_on_the_secrets(tmp_path: Path) -
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["master.key"]
 
 
-def test_names_and_origins_of_the_pages_are_added_to_loopback(tmp_path: Path) -> None:
-    given = {"PIHERDER_HOSTS": "herd.example, pi", "PIHERDER_ORIGINS": "https://herd.example"}
-    found = read(tmp_path, "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", **given)
-    assert found["ALLOWED_HOSTS"] == ["localhost", "127.0.0.1", "[::1]", "herd.example", "pi"]
-    assert found["CSRF_TRUSTED_ORIGINS"] == ["https://herd.example"]
-
-
-@pytest.mark.parametrize(("value", "secure", "hsts"), [("yes", True, 31_536_000), ("no", False, 0)])
-def test_behind_tls_no_cookie_travels_in_the_open(tmp_path: Path, value: str, secure: bool, hsts: int) -> None:
+@pytest.mark.parametrize(
+    ("url", "name", "origin", "secure", "hsts"),
+    [
+        ("https://herd.example/", "herd.example", "https://herd.example", True, 31_536_000),
+        ("http://Pi.lan:8000", "pi.lan", "http://pi.lan:8000", False, 0),
+        ("https://[2001:db8::7]:443", "[2001:db8::7]", "https://[2001:db8::7]", True, 31_536_000),
+    ],
+)
+def test_names_origins_and_cookies_follow_from_one_address(
+    tmp_path: Path, url: str, name: str, origin: str, secure: bool, hsts: int
+) -> None:
     names = ("SESSION_COOKIE_SECURE", "CSRF_COOKIE_SECURE", "SECURE_HSTS_SECONDS")
-    assert list(read(tmp_path, *names, PIHERDER_HTTPS=value).values()) == [secure, secure, hsts]
+    found = read(tmp_path, "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", *names, PIHERDER_URL=url, PIHERDER_HOSTS="pi, pj")
+    assert found.pop("ALLOWED_HOSTS") == ["localhost", "127.0.0.1", "[::1]", "pi", "pj", name]
+    assert found.pop("CSRF_TRUSTED_ORIGINS") == [origin]
+    assert list(found.values()) == [secure, secure, hsts]
 
 
 def test_debug_is_off_unless_asked_for(tmp_path: Path) -> None:
@@ -117,7 +122,12 @@ def test_postgresql_gets_its_options_beside_ours(tmp_path: Path) -> None:
         ("PIHERDER_EXCLUSIVE_HOST_WAIT_SEC", "29", "PIHERDER_EXCLUSIVE_HOST_WAIT_SEC must lie between 30 and 86400"),
         ("PIHERDER_SILENCE_SEC", "14", "PIHERDER_SILENCE_SEC must lie between 15 and 600, not 14."),
         ("CELERY_CONCURRENCY", "two", "CELERY_CONCURRENCY must be a whole number, not 'two'."),
-        ("PIHERDER_HTTPS", "ture", "PIHERDER_HTTPS must be yes or no, not 'ture'."),
+        ("PIHERDER_CLOCK_TRUSTED", "ture", "PIHERDER_CLOCK_TRUSTED must be yes or no, not 'ture'."),
+        ("PIHERDER_URL", "herd.example", "PIHERDER_URL must be an address such as https://herder.example.org or"),
+        ("PIHERDER_URL", "https://a/path", "PIHERDER_URL must be an address such as"),
+        ("PIHERDER_URL", "https://a:x", "PIHERDER_URL must be an address such as"),
+        ("PIHERDER_URL", "https://me@a", "PIHERDER_URL must be an address such as"),
+        ("PIHERDER_TRUSTED_PROXIES", "nginx", "PIHERDER_TRUSTED_PROXIES must hold addresses or networks such as"),
         ("PIHERDER_LOG_LEVEL", "loud", "PIHERDER_LOG_LEVEL must be one of DEBUG"),
         ("TZ", "Mars/Olympus", "TZ must be a time zone such as Europe/Berlin"),
         ("DATABASE_URL", "mysql://x/y", "DATABASE_URL must start with postgresql://"),

@@ -8,6 +8,8 @@ ANYONE, VIEWER, OPERATOR, ADMIN, NOBODY = range(5)
 PAGES = {
     "start": (VIEWER, VIEWER),
     "login": (ANYONE, ANYONE),
+    "second_step_at_login": (ANYONE, ANYONE),  # who did not give a password begins with it
+    "set_up_at_login": (ANYONE, ANYONE),
     "logout": (NOBODY, VIEWER),
     "health": (ANYONE, NOBODY),
     "jobs": (VIEWER, NOBODY),
@@ -27,6 +29,18 @@ PAGES = {
     "restore": (NOBODY, OPERATOR),
     "keep_generation": (NOBODY, OPERATOR),
     "let_generation_go": (NOBODY, OPERATOR),
+    "account": (VIEWER, NOBODY),
+    "password": (VIEWER, VIEWER),
+    "second_step": (VIEWER, VIEWER),
+    "sign_out_everywhere": (NOBODY, VIEWER),
+    "end_session": (NOBODY, ADMIN),  # of someone else
+    "accounts": (ADMIN, NOBODY),
+    "second_step_duty": (NOBODY, ADMIN),
+    "take_off_second_step": (NOBODY, ADMIN),
+    "change_role": (NOBODY, ADMIN),
+    "keep_out": (NOBODY, ADMIN),
+    "let_in": (NOBODY, ADMIN),
+    "sign_out": (NOBODY, ADMIN),
     "herder_backups": (VIEWER, NOBODY),
     "back_up_herder": (NOBODY, OPERATOR),
 }
@@ -34,7 +48,7 @@ ADMINISTRATION = {
     "admin:index": (VIEWER, VIEWER),
     "admin:login": (ANYONE, ANYONE),
     "admin:logout": (NOBODY, VIEWER),
-    "admin:password_change": (VIEWER, VIEWER),
+    "admin:password_change": (VIEWER, VIEWER),  # leads to one's own page
     "admin:password_change_done": (VIEWER, NOBODY),
     "admin:autocomplete": (NOBODY, NOBODY),  # no form asks for it
     "admin:jsi18n": (VIEWER, NOBODY),

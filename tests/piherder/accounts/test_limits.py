@@ -24,12 +24,6 @@ pytestmark = pytest.mark.django_db
 RIGHT = "correct horse"
 
 
-@pytest.fixture(autouse=True)
-def _quick(settings: pytest.FixtureRequest) -> None:
-    """Hundreds of passwords are looked at here."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # type: ignore[attr-defined]  # pytest-django's
-
-
 @pytest.fixture
 def boss() -> User:
     return people.make_user("boss", Role.ADMIN, password=RIGHT)

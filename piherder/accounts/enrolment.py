@@ -1,0 +1,58 @@
+"""What the pages about the second step share, whether before the login or after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import segno
+from django.contrib import messages
+from django.shortcuts import render
+from django.utils.safestring import mark_safe
+
+from piherder.accounts import limits, second_step
+from piherder.accounts.models import Authenticator
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from django.http import HttpRequest, HttpResponse
+
+
+def guess(request: HttpRequest, user: User) -> HttpResponse | None:
+    """Count a guess at an account's code or password; the page that refuses it, or None when it is looked at."""
+    name, address = user.get_username(), limits.address_of(request)
+    limits.count(name, address)
+    if limits.wait(name, address, counted=1):
+        return limits.locked_page(request, None, {"username": name})
+    return None
+
+
+def was_right(request: HttpRequest, user: User) -> None:
+    """Forget the guesses of who turned out to be right."""
+    limits.unlock(username=user.get_username(), ip_address=limits.address_of(request))
+
+
+def enrolment(request: HttpRequest, user: User) -> dict[str, Any]:
+    """Context for the page that shows a begun authenticator; empty when none was begun. Raises SealBroken."""
+    begun = Authenticator.objects.filter(user=user, confirmed=False).first()
+    if begun is None:
+        return {}
+    address = second_step.address_for_app(begun, request.get_host())
+    drawing = segno.make(address, error="m").svg_inline(scale=4, border=3, dark="#000", light="#fff", svgclass="qr")
+    # The library drew it from our own text, of which only squares are left.
+    return {"qr": mark_safe(drawing), "key": second_step.spelled(begun), "address": address}
+
+
+def codes_page(request: HttpRequest, codes: list[str], onward: str) -> HttpResponse:
+    """The recovery codes, shown this once."""
+    response = render(request, "accounts/codes.html", {"codes": codes, "onward": onward})
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def left_words(request: HttpRequest, user: User, code: str) -> None:
+    """After a recovery code was used: how many are left."""
+    if len("".join(code.split())) <= 6:
+        return
+    left = second_step.codes_left(user)
+    text = f"A recovery code was used, {left} of {second_step.CODES} left: make new ones under your name."
+    (messages.warning if left < 4 else messages.info)(request, text)

@@ -86,7 +86,9 @@ def test_verify_killed(pi: Machine) -> None:
 def test_retention_takes_nothing_of_a_host_in_mid_rsync(pi: Machine) -> None:
     pi.herd.worker()
     job = pi.copying()
+    pi.sshd.freeze()  # so that the copy is still under way then
     retention = pi.herd.ended(pi.herd.ask("retention"))
     assert (retention.status in (Status.SUCCEEDED, Status.FAILED), pi.touched()) == (True, [])
     pi.herd.cancel(job)
+    pi.sshd.thaw()
     assert pi.herd.ended(job).status == Status.CANCELLED

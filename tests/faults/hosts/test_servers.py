@@ -42,9 +42,11 @@ def test_redis(pi: Machine, fault: Callable[[Herd], None]) -> None:
     job = pi.copying(kib=500, megabytes=4)
     token = pi.holder()
     assert token == f"{job.pk}:{job.attempt}"
+    pi.sshd.freeze()  # so that the copy is still under way then, however long the fault takes
     fault(pi.herd)
     pi.herd.until(lambda: pi.holder() == token, "the key is set again")
     assert len(pi.servers()) > 0
+    pi.sshd.thaw()
     assert_good(pi, job)
 
 

@@ -19,6 +19,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from hosts import generations
+from hosts.former import former_ids
 from hosts.models import BackupRoot, Generation, GenerationStatus, Host, Source
 from hosts.root_admin import add_root
 from hosts.sound import unsound
@@ -76,6 +77,8 @@ class Adopted:
 class _Tally:
     root: BackupRoot
     dry_run: bool
+    trust_names: bool
+    ours: frozenset[str]
     lines: list[str] = field(default_factory=list)
     shelves: list[Shelf] = field(default_factory=list)
     missing: int = 0
@@ -93,15 +96,23 @@ class _Tally:
         return Adopted(self.lines, *numbers, tuple(self.shelves))
 
 
-def adopt(root: BackupRoot, *, dry_run: bool = False, foreign: bool = False, forget: bool = False) -> Adopted:
+def adopt(
+    root: BackupRoot,
+    *,
+    dry_run: bool = False,
+    foreign: bool = False,
+    forget: bool = False,
+    trust_names: bool = False,
+) -> Adopted:
     """Attach what lies on a root to the hosts and sources it came from, and say which rows have nothing on it.
 
-    `foreign` takes over a root that another installation marked, `forget` deletes the rows whose folder is gone unless
+    `foreign` takes over a root that another installation marked, `trust_names` takes what another one made of a host
+    for ours when no more than its name says so, `forget` deletes the rows whose folder is gone unless
     they are kept for ever. A host that a backup works on is passed over. A source that is made for a generation is
     switched off: what is backed up is a person's choice. Raises RootUnusable in words, OSError.
     """
     folder = _usable(root, foreign=foreign, dry_run=dry_run)
-    tally = _Tally(root, dry_run)
+    tally = _Tally(root, dry_run, trust_names, former_ids() | {settings.PIHERDER_INSTALL_ID})
     for place in _folders(folder):
         _adopt_host(place, tally)
     if root.pk:
@@ -125,12 +136,15 @@ def _usable(root: BackupRoot, *, foreign: bool, dry_run: bool) -> Path:
     state = disk.check(folder, mine, root.marker.hex if root.pk else None)
     if not state.install_id or state.install_id == mine:
         state.require()
+        return folder
+    if state.install_id in former_ids() and root.pk:
+        disk.check(folder, state.install_id, root.marker.hex).require()
     elif not foreign:
         raise disk.RootUnusable(
             f"The backup root {encode_name(root.path)} belongs to another installation: when that one is gone, take "
             "its generations over with --from-other-installation."
         )
-    elif not dry_run:
+    if not dry_run:
         marker = {"format": 1, "install_id": mine, "root_id": root.marker.hex}
         disk.write_durably(folder / disk.MARKER, json.dumps(marker).encode() + b"\n")
     return folder
@@ -223,7 +237,7 @@ def _attach(source: Source, group: Sequence[tuple[StoredGeneration, GenerationIn
     back: list[tuple[Generation, GenerationInfo]] = []
     for found, info in group:
         row = rows.get(found.sequence)
-        why = _clash(row, found, tally.root, fresh)
+        why = _clash(row, found, tally.root, fresh) or ("" if row else _stranger(source.host, info, tally))
         if why:
             tally.pass_over(f"{source} {found.path.name}", why)
         elif row is None:
@@ -235,6 +249,18 @@ def _attach(source: Source, group: Sequence[tuple[StoredGeneration, GenerationIn
     if not tally.dry_run:
         _store(source, tally.root, list(fresh.values()), back)
     _tell(Shelf(source.host.name, source.path, len(fresh) + len(back), there, is_new and bool(fresh)), tally)
+
+
+def _stranger(host: Host, info: GenerationInfo, tally: _Tally) -> str:
+    """Why what another installation made may be of another machine; "" where it is ours, or of one that we know."""
+    if tally.trust_names or info.install_id in tally.ours:
+        return ""
+    if not host.keys.filter(fingerprint__in=info.host_keys).exists():
+        return (
+            f"another installation made it of a host that is no more than called {host.name}, too; if that is the same "
+            "machine, add --trust-names."
+        )
+    return ""
 
 
 def _rows(source: Source) -> list[Generation]:

@@ -20,7 +20,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 SMALL, BIG = (1 << 31) - 1, (1 << 63) - 1  # what the database's columns hold
 WHOLE = {"sequence": SMALL, "rsync_code": SMALL, "files": BIG, "bytes": BIG, "changed": BIG}
 LONGEST = 1000  # characters of a source's path
-MANY = 1000  # warnings of one generation
+MANY = 1000  # warnings, or keys of the host, of one generation
 
 
 def unsound(found: StoredGeneration, host: str) -> str:
@@ -45,9 +45,8 @@ def _require_values(info: GenerationInfo) -> None:
     wrong = [name for name, top in WHOLE.items() if not _is_whole(values[name], top)]
     wrong += [name for name in ("started", "finished") if not _is_moment(values[name])]
     wrong += [] if isinstance(values["fake_super"], bool) else ["fake_super"]
-    warnings = values["warnings"]
-    plain = isinstance(warnings, tuple) and len(warnings) <= MANY and all(map(_is_text, warnings))
-    wrong += [] if plain else ["warnings"]
+    wrong += [name for name in ("warnings", "host_keys") if not _is_list(values[name])]
+    wrong += [] if _is_text(values["install_id"]) else ["install_id"]
     if wrong:
         raise LayoutError(f"{INFO} is damaged: it holds no usable {wrong[0]}.")
 
@@ -59,6 +58,10 @@ def _is_whole(value: object, top: int) -> bool:
 def _is_moment(value: object) -> bool:
     # Between these years every zone can show it.
     return isinstance(value, datetime) and value.tzinfo is not None and 1970 <= value.year < 9999
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, tuple) and len(value) <= MANY and all(map(_is_text, value))
 
 
 def _is_text(value: object) -> bool:

@@ -273,6 +273,7 @@ def _require_size(place: Place, source: Source, previous: Generation | None, fil
 
 
 def _info(place: Place, row: Generation, done: Finished, warnings: tuple[str, ...], seconds: float) -> GenerationInfo:
+    keys = patiently(lambda: sorted(row.source.host.keys.values_list("fingerprint", flat=True)))
     return GenerationInfo(
         host=row.source.host.name,
         source=row.source.path,
@@ -288,6 +289,7 @@ def _info(place: Place, row: Generation, done: Finished, warnings: tuple[str, ..
         fake_super=row.fake_super,
         excludes=_excludes(place, row.source),
         one_file_system=stays_on_one(row.source),
+        host_keys=tuple(keys),
     )
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosts.store.manifest import write_manifest
 from hosts.store.paths import StoreError, decode_name, encode_name, normalise, require_inside, to_bytes
+from hosts.store.plain import NotPlain, read_plain
 from hosts.store.root import sync_folder
 from hosts.store.syncing import sync_ahead, sync_filesystem
 from hosts.store.trash import discard, no_tick, open_up
@@ -51,7 +52,7 @@ class GenerationInfo:
 
     `bytes` is the length of all files, `changed` how many the run transferred, `duration` seconds, `rsync_code` rsync's
     exit code (0, 23 or 24), `fake_super` that owners and modes are in the xattr user.rsync.%stat. `excludes` and
-    `one_file_system` say what was left out.
+    `one_file_system` say what was left out. `host_keys` are the fingerprints by which the host was known.
     """
 
     host: str
@@ -72,6 +73,7 @@ class GenerationInfo:
     fake_super: bool = False
     excludes: tuple[str, ...] = ()
     one_file_system: bool = False
+    host_keys: tuple[str, ...] = ()
     format: int = 1
 
     @property
@@ -93,9 +95,9 @@ class GenerationInfo:
             times = {key: datetime.fromisoformat(known[key]) for key in ("started", "finished")}
             source = os.fsdecode(decode_name(known["source"]))
             excludes = tuple(os.fsdecode(decode_name(pattern)) for pattern in known.get("excludes", ()))
-            lists = {"warnings": tuple(known.get("warnings", ())), "excludes": excludes}
+            lists = {name: tuple(known.get(name, ())) for name in ("warnings", "host_keys")} | {"excludes": excludes}
             return cls(**{**known, **times, **lists, "source": source})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise LayoutError(f"{INFO} is damaged: {error}.") from error
 
 
@@ -153,8 +155,8 @@ def list_generations(source_dir: Path) -> list[StoredGeneration]:
 def _stored(path: Path, sequence: int, stamp: str) -> StoredGeneration:
     taken_at = datetime.strptime(stamp, _TIME).replace(tzinfo=UTC)
     try:
-        return StoredGeneration(path, sequence, taken_at, GenerationInfo.from_json((path / INFO).read_bytes()))
-    except (OSError, LayoutError) as error:
+        return StoredGeneration(path, sequence, taken_at, GenerationInfo.from_json(read_plain(path / INFO)))
+    except (OSError, NotPlain, LayoutError) as error:
         return StoredGeneration(path, sequence, taken_at, None, f"{encode_name(path.name)} cannot be attached: {error}")
 
 

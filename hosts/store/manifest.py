@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from hosts.store.entry import FAKE_STAT, Entry, Key, Totals, evidence_of, inspect, walk
 from hosts.store.paths import PathRefused, StoreError, decode_name, encode_name, relative_parts
+from hosts.store.plain import NotPlain, require_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -163,11 +164,12 @@ def _lines_until_damage(path: Path) -> Iterator[bytes]:
     try:
         with _opened(path) as lines:
             yield from lines
-    except (OSError, EOFError, zlib.error):
+    except (OSError, EOFError, zlib.error, NotPlain):
         return
 
 
 def _opened(path: Path) -> io.BufferedReader:
+    require_plain(path)
     # GzipFile hands out lines by a method written in Python.
     return io.BufferedReader(gzip.open(path, "rb"), _BUFFER)
 
@@ -212,7 +214,9 @@ def read_manifest(path: Path) -> Iterator[Entry]:
         raise ManifestDamaged(f"The manifest {_shown(path)} is missing; this generation cannot be verified.") from error
     except (OSError, EOFError, zlib.error) as error:
         raise _damaged(path, count, str(error)) from error
-    except (ValueError, KeyError, TypeError, PathRefused) as error:
+    except NotPlain as error:
+        raise _damaged(path, count, "it is no regular file") from error
+    except (ValueError, KeyError, TypeError, RecursionError, PathRefused) as error:
         raise _damaged(path, count, "a line is not readable") from error
     raise _damaged(path, count, "its end is missing")
 

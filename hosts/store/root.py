@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hosts.store.paths import StoreError, encode_name, to_text
+from hosts.store.plain import NotPlain, read_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,7 +96,7 @@ def close(root: Path, root_id: str) -> None:
 def check(root: Path, install_id: str, root_id: str | None = None) -> RootState:
     """Read the marker; writes nothing. A given `root_id` must match: two disks of one installation are told apart."""
     try:
-        found = json.loads((root / MARKER).read_bytes())
+        found = json.loads(read_plain(root / MARKER))
         owner, own_id = str(found["install_id"]), str(found["root_id"])
     except (FileNotFoundError, NotADirectoryError):
         return RootState(
@@ -103,14 +104,16 @@ def check(root: Path, install_id: str, root_id: str | None = None) -> RootState:
         )
     except OSError as error:
         return RootState(root, f"The marker of the backup root {_shown(root)} cannot be read: {error.strerror}.")
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError, NotPlain):
         return RootState(
             root, f"The marker of the backup root {_shown(root)} is damaged; look at {MARKER} before using it."
         )
     if owner != install_id:
-        return RootState(
-            root, f"The backup root {_shown(root)} belongs to another installation; nothing was written.", owner, own_id
+        text = (
+            f"The backup root {_shown(root)} belongs to another installation; nothing was written. If it is this "
+            "herder's from before it was restored: ./herder adopt_generations"
         )
+        return RootState(root, text, owner, own_id)
     if root_id is not None and own_id != root_id:
         return RootState(root, f"Another backup disk is mounted at {_shown(root)}; mount the right one.", owner, own_id)
     return RootState(root, "", owner, own_id)

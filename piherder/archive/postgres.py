@@ -8,12 +8,14 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from hosts.rsync.process import Child, Line, ProcessLeft, Stream
 from jobs.models import Failure
 from piherder import env
-from piherder.archive.errors import ArchiveError, of_program
+from piherder.archive.errors import ArchiveError, of_program, of_system
+from piherder.archive.pipe import pour
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +23,14 @@ if TYPE_CHECKING:
 INSTALLED = Path("/usr/lib/postgresql")
 SECRET = {"password": "PGPASSWORD"}
 UNSPEAKABLE = {"sslpassword"}  # libpq reads it from nowhere but the connection string, which others could see
-TABLE = re.compile(r"^\d+; \d+ \d+ TABLE \S+ (\S+) ", re.MULTILINE)
+# What tables consist of, as `pg_restore --list` names it: all that PiHerder has in a database.
+OURS = (
+    *("TABLE DATA", "TABLE", "SEQUENCE SET", "SEQUENCE OWNED BY", "SEQUENCE", "DEFAULT"),
+    *("FK CONSTRAINT", "CHECK CONSTRAINT", "CONSTRAINT", "INDEX"),
+)
+THEIRS = ("EXTENSION", "MATERIALIZED VIEW", "VIEW", "FUNCTION", "PROCEDURE", "TYPE", "DOMAIN", "TRIGGER")
+ENTRY = re.compile(rf"^\d+; \d+ \d+ ({'|'.join(OURS + THEIRS)}) (\S+) (.*) \S*$", re.MULTILINE)
+PLACE = re.compile(r"^psql:<stdin>:\d+: ERROR:\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +116,97 @@ def dump(place: Address, server: int, goal: Path, tick: Callable[[], None]) -> T
     return tool
 
 
-def restore(place: Address, dumped_by: int, server: int, source: Path, tick: Callable[[], None]) -> None:
-    """Put a dump into the database, all of it or nothing. Raises ArchiveError."""
-    tool = choose("pg_restore", tools("pg_restore"), max(server, dumped_by))
-    options = ["--clean", "--if-exists", "--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges"]
-    run(tool, [*options, "--no-password", f"--dbname={place.conninfo}", str(source)], place.secrets, "it", tick)
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a dump holds: the schema of PiHerder's tables, their names, the lines of its list that belong to them, and
+    what else is in it and not PiHerder's.
+    """
+
+    schema: str
+    tables: frozenset[str]
+    lines: tuple[str, ...]
+    foreign: tuple[str, ...]
 
 
-def tables(dumped_by: int, source: Path, tick: Callable[[], None]) -> set[str]:
-    """Names of the tables in a dump. Raises ArchiveError for a file that is no whole dump."""
+def listing(dumped_by: int, source: Path, tick: Callable[[], None]) -> Listing:
+    """What is in a dump. Raises ArchiveError for a file that is no whole dump."""
     tool = choose("pg_restore", tools("pg_restore"), dumped_by)
-    return set(TABLE.findall(run(tool, ["--list", str(source)], {}, "its list", tick)))
+    return read_listing(run(tool, ["--list", str(source)], {}, "its list", tick))
+
+
+def read_listing(text: str) -> Listing:
+    """What `pg_restore --list` printed."""
+    found = [(match[1], match[2], match[3], match[0]) for match in ENTRY.finditer(text)]
+    tables = [(schema, name) for kind, schema, name, _ in found if kind == "TABLE"]
+    mine = next((schema for schema, name in tables if name == "django_migrations"), "public")
+    return Listing(
+        mine,
+        frozenset(name for schema, name in tables if schema == mine),
+        tuple(line for kind, schema, _, line in found if kind in OURS and schema == mine),
+        tuple(
+            f"{kind.lower()} {name}"
+            for kind, schema, name, _ in found
+            if kind in THEIRS or (kind == "TABLE" and schema != mine)
+        ),
+    )
+
+
+def restore(
+    place: Address, dumped_by: int, server: int, source: Path, *, replaced: Iterable[str] = (), then: str = ""
+) -> None:
+    """Put the tables of a dump in the place of those that are there, and of `replaced`, all of it or nothing.
+
+    `then` is SQL that belongs to it: nobody sees the restored tables without what it did. What is not PiHerder's is
+    neither dropped nor brought back. Raises ArchiveError.
+    """
+    reader = choose("pg_restore", tools("pg_restore"), max(server, dumped_by))
+    writer = choose("psql", tools("psql"), reader.major)
+    found = listing(dumped_by, source, lambda: None)
+    with NamedTemporaryFile("w", dir=source.parent) as kept:
+        kept.write("".join(f"{line}\n" for line in found.lines))
+        kept.flush()
+        read = [reader.path, "--no-owner", "--no-privileges", f"--use-list={kept.name}", "--file=-", str(source)]
+        write = [writer.path, "--no-psqlrc", "--quiet", "--no-password", "--set=ON_ERROR_STOP=1"]
+        try:
+            was_read, was_written = pour(
+                read,
+                [*write, f"--dbname={place.conninfo}", "--file=-"],
+                dropping(found.schema, found.tables.union(replaced)),
+                then,
+                environment(place.secrets),
+            )
+        except OSError as error:
+            raise of_system(error, writer.path) from error
+    if was_written.code:
+        raise refusal(was_written.text)
+    if was_read.code:
+        raise of_program("pg_restore", failure(was_read.text), "it")
+
+
+def dropping(schema: str, names: Iterable[str]) -> str:
+    """The statement that removes tables with what binds them to each other.
+
+    One statement, so that their order does not matter, and without CASCADE: what others hung on them is not ours.
+    """
+    listed = ", ".join(f"{quoted(schema)}.{quoted(name)}" for name in sorted(names))
+    return f"SET LOCAL client_min_messages = warning;\nDROP TABLE IF EXISTS {listed};" if listed else ""
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def refusal(said: str) -> ArchiveError:
+    """What psql stumbled over."""
+    if "other objects depend on" in said:
+        detail = next((line for line in said.splitlines() if line.startswith("DETAIL:")), "").removeprefix("DETAIL:")
+        return ArchiveError(
+            f"Something that is not PiHerder's hangs on its tables ({detail.strip()}): remove that first, then start "
+            "again; nothing was changed.",
+            Failure.REFUSED,
+        )
+    return of_program("psql", PLACE.sub("", failure(said)), "it")
 
 
 def run(tool: Tool, words: Sequence[str], secrets: Mapping[str, str], place: str, tick: Callable[[], None]) -> str:
@@ -127,12 +216,9 @@ def run(tool: Tool, words: Sequence[str], secrets: Mapping[str, str], place: str
     def hear(stream: Stream, line: Line) -> None:
         said[stream].append(line.raw)
 
-    environment = {"PATH": env.text("PATH", os.defpath), "LC_ALL": "C.UTF-8", **secrets}
-    if home := env.text("HOME"):  # where libpq looks for certificates
-        environment["HOME"] = home
     name = Path(tool.path).name
     try:
-        code = Child([tool.path, *words], env=environment).run(hear, tick)
+        code = Child([tool.path, *words], env=environment(secrets)).run(hear, tick)
     except ProcessLeft as left:
         raise ArchiveError(str(left)) from left
     if code:
@@ -140,7 +226,13 @@ def run(tool: Tool, words: Sequence[str], secrets: Mapping[str, str], place: str
     return b"\n".join(said[Stream.STDOUT]).decode(errors="replace")
 
 
+def environment(secrets: Mapping[str, str]) -> dict[str, str]:
+    """What a tool gets of ours, and the secrets."""
+    home = env.text("HOME")  # where libpq looks for certificates
+    return {"PATH": env.text("PATH", os.defpath), "LC_ALL": "C.UTF-8", **({"HOME": home} if home else {}), **secrets}
+
+
 def failure(said: str) -> str:
     """The first error among the lines that a tool printed; the rest follows from it."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return next((line for line in lines if "error:" in line), lines[-1] if lines else "")
+    return next((line for line in lines if "error:" in line.lower()), lines[-1] if lines else "")

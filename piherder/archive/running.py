@@ -12,12 +12,15 @@ from django.db import DatabaseError, connection
 
 from jobs.models import BeatLease, WorkerNode
 from piherder.archive.dump import sqlite_file
+from piherder.archive.unfinished import UnderWay
 from piherder.house import folder
+from piherder.house.processes import wait_until
 from piherder.management.state import Pulse, watching_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+LINGERS = 3.0  # seconds
 SESSIONS = """
 SELECT pid, application_name, host(client_addr) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
@@ -26,14 +29,31 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type 
 
 def users() -> list[str]:
     """Everybody who uses the installation, by name; takes as long as it takes to see a heart beat."""
-    found = []
-    if folder.is_running(settings.DATA):
-        state = folder.read_state(settings.DATA)
-        found.append(f"the stack on {settings.DATA}" + (f" (process {state.supervisor})" if state else ""))
-    sqlite = connection.vendor == "sqlite"
-    if sqlite and not sqlite_file().exists():
-        return found
-    return [*found, *beating(), *(openers(sqlite_file()) if sqlite else sessions())]
+    if connection.vendor == "sqlite" and not sqlite_file().exists():
+        return stacks()
+    return [*beating(), *present()]
+
+
+def present() -> list[str]:
+    """Those of them who can be seen at once: nobody starts without being one of these."""
+    if connection.vendor != "sqlite":
+        return [*stacks(), *sessions()]
+    return [*stacks(), *(openers(sqlite_file()) if sqlite_file().exists() else [])]
+
+
+def require_nobody(found: list[str]) -> None:
+    """Raises UnderWay naming those who were found."""
+    if found:
+        named = ", ".join(found[:5]) + (" …" if len(found) > 5 else "")
+        raise UnderWay(f"The herder is running: stop {named} first, then start again.")
+
+
+def stacks() -> list[str]:
+    """The embedded stack that runs on the data folder."""
+    if not folder.is_running(settings.DATA):
+        return []
+    state = folder.read_state(settings.DATA)
+    return [f"the stack on {settings.DATA}" + (f" (process {state.supervisor})" if state else "")]
 
 
 def beating() -> list[str]:
@@ -74,10 +94,19 @@ def called(pid: str) -> str:
 
 
 def sessions() -> list[str]:
-    """Other sessions of the PostgreSQL database. Raises DatabaseError."""
-    with connection.cursor() as cursor:
+    """Other sessions of the PostgreSQL database. Raises DatabaseError.
+
+    Of a program that has ended, pg_dump for one, the server's process lives a moment longer.
+    """
+    rows: list[tuple[int, str, str | None]] = []
+
+    def nobody() -> bool:
         cursor.execute(SESSIONS)
-        rows = cursor.fetchall()
+        rows[:] = cursor.fetchall()
+        return not rows
+
+    with connection.cursor() as cursor:
+        wait_until(nobody, LINGERS, pause=0.1)
     connection.close()
     return [session_words(*row) for row in rows]
 

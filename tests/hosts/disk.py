@@ -36,7 +36,8 @@ def give_away(path: Path) -> None:
 def info(host: str, source: str, sequence: int, **fields: Any) -> layout.GenerationInfo:
     """What a backup notes of the generation that it began `sequence` days after the first."""
     began = START + timedelta(days=sequence)
-    blank = layout.GenerationInfo(host, source, sequence, began, began + timedelta(minutes=3), "i", "17")
+    install = settings.PIHERDER_INSTALL_ID
+    blank = layout.GenerationInfo(host, source, sequence, began, began + timedelta(minutes=3), install, "17")
     return replace(blank, **fields)
 
 

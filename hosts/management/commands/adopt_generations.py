@@ -40,6 +40,11 @@ class Command(HostCommand):
             "--from-other-installation", action="store_true", dest="foreign", help="with --root: take it over"
         )
         parser.add_argument(
+            "--trust-names",
+            action="store_true",
+            help="attach what another installation made of a host by its name alone, without a key that we know",
+        )
+        parser.add_argument(
             "--forget-missing", action="store_true", dest="forget", help="delete rows whose folder is gone"
         )
         add_json(parser)
@@ -49,7 +54,7 @@ class Command(HostCommand):
         if options["foreign"] and not options["root"]:
             raise CommandError("--from-other-installation belongs to --root PATH.", returncode=WRONG_USE)
         done: dict[str, Adopted] = {}
-        how = {name: options[name] for name in ("dry_run", "foreign", "forget")}
+        how = {name: options[name] for name in ("dry_run", "foreign", "forget", "trust_names")}
         complete = True
         for root in self._roots(options):
             try:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.core.management.base import CommandError
 
 from hosts.management.door import can_ask, read_file
@@ -14,9 +15,12 @@ from hosts.vault import SealBroken
 from jobs.management.door import BUSY, FAILED, SUCCEEDED, WRONG_USE, DoorCommand, me
 from piherder.archive import passphrase, shelf
 from piherder.archive.errors import ArchiveError
+from piherder.archive.keeper import holds_something
 from piherder.archive.make import RESTORE, workplace
-from piherder.archive.restore import carry_out, holds_something, prepare, reattach, work_parent
-from piherder.archive.running import users
+from piherder.archive.placing import carry_out
+from piherder.archive.restore import prepare, reattach, work_parent
+from piherder.archive.running import require_nobody, users
+from piherder.archive.unfinished import UnderWay, alone
 from piherder.archive.unpack import is_encrypted
 
 if TYPE_CHECKING:
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
 NEXT = (
     "The herd is on hold: nothing starts until ./herder release. Log in as before, look at the hosts, start the "
-    "herder, then release it."
+    "herder, then release it. Where the one that the archive is of still runs: stop that for good before."
 )
 
 
@@ -46,7 +50,14 @@ class Command(DoorCommand):
 
     def work(self, **options: Any) -> int:
         """Check, ask, replace, attach; each step says what it did."""
-        archive = Path(options["archive"]).expanduser().absolute()
+        with alone(settings.DATA, work_parent()):
+            return self._restore(Path(options["archive"]).expanduser().absolute(), options)
+
+    def trouble_code(self, error: Exception) -> int:
+        """Somebody is at work here."""
+        return BUSY if isinstance(error, UnderWay) else FAILED
+
+    def _restore(self, archive: Path, options: dict[str, Any]) -> int:
         shelf.remove_leftovers(work_parent(), RESTORE)
         with workplace(work_parent(), RESTORE) as folder:
             key = read_file(options["key"]) if options["key"] else ""
@@ -57,19 +68,13 @@ class Command(DoorCommand):
             if options["dry_run"]:
                 self._say_what_would_happen()
                 return SUCCEEDED
-            self._refuse_under_way()
+            require_nobody(users())
             self._agree(yes=options["yes"])
             carry_out(ready, me(), self.stdout.write)
         for line in reattach():
             self.stdout.write(line)
         self.stdout.write(NEXT)
         return SUCCEEDED
-
-    def _refuse_under_way(self) -> None:
-        found = users()
-        if found:
-            named = ", ".join(found[:5]) + (" …" if len(found) > 5 else "")
-            raise CommandError(f"The herder is running: stop {named} first, then start again.", returncode=BUSY)
 
     def _passphrase(self, archive: Path, name: str | None) -> bytes | None:
         if not is_encrypted(archive):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from django.conf import settings as live
 from django.db import connection
 
 from piherder import env
@@ -19,6 +20,15 @@ from piherder.house.folder import CLONE
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.piherder.archive.conftest import Herder
+
+SQLITE = connection.vendor == "sqlite"
+HOSTS = """
+from hosts.models import Host
+from hosts.vault import unseal
+host = Host.objects.get(name="pi1")
+answer = [unseal(host.credential.private_key_sealed), unseal(host.sudo_password_sealed), host.keys.get().public]
+"""
 ASK = "import django, json, sys\ndjango.setup()\n{code}\nprint(json.dumps(answer, default=str))"
 
 
@@ -55,9 +65,9 @@ class Elsewhere:
         assert done.stderr.count("\n") == 1, done.stderr
         return done.stderr.strip()
 
-    def ask(self, code: str) -> Any:
+    def ask(self, code: str, **changes: str) -> Any:
         """What Python code there leaves in `answer`."""
-        done = self.run("-c", ASK.format(code=code))
+        done = self.run("-c", ASK.format(code=code), **changes)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -80,3 +90,29 @@ def sql(statement: str) -> None:
     place = postgres.address(connection.settings_dict)
     with psycopg.connect(place.conninfo, autocommit=True, password=place.secrets["PGPASSWORD"]) as server:
         server.execute(statement.encode())
+
+
+def archive_of(herder: Herder) -> Path:
+    """A new archive."""
+    job = herder.back_up()
+    assert job.status == "succeeded", job.error
+    return herder.archives()[0].path
+
+
+def own_id(elsewhere: Elsewhere) -> str:
+    """The id of the installation there."""
+    return (elsewhere.data / "install.id").read_text().strip()
+
+
+def key_file(herder: Herder, text: str = "") -> Path:
+    """The master key as a person kept it."""
+    path = herder.data / "kept.key"
+    path.write_text((text or "\n".join(live.PIHERDER_MASTER_KEYS)) + "\n")
+    return path
+
+
+def hold_of(elsewhere: Elsewhere) -> str:
+    """Why the herd is held in the PostgreSQL database there, as a herder on another machine would find it."""
+    with psycopg.connect(elsewhere.url) as session:
+        found = session.execute("SELECT hold_reason FROM jobs_enginesettings WHERE held_at IS NOT NULL").fetchone()
+    return str(found[0]) if found else ""

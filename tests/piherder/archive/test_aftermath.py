@@ -49,6 +49,25 @@ def test_every_active_job_ends_in_words_and_frees_its_lanes() -> None:
     assert not Lane.objects.exists()
 
 
+def test_the_job_that_made_the_archive_has_made_it() -> None:
+    job = running_on(make_node(), make_job("herder_backup"))
+    change(job, then={"kind": "retention", "host_id": None, "params": {}})
+    waiting = make_job("backup", make_host())
+    assert bring_back() == 2
+    job.refresh_from_db()
+    assert (job.status, job.failure, job.error, events(job)[-1]) == (Status.SUCCEEDED, "", "", "succeeded")
+    assert job.summary == "Made herder-x.tar, which this herder was restored from."
+    waiting.refresh_from_db()
+    assert (waiting.status, Job.objects.count()) == (Status.FAILED, 2)
+
+
+def test_a_backup_of_the_herder_that_had_not_begun_made_nothing() -> None:
+    job = make_job("herder_backup")
+    bring_back()
+    job.refresh_from_db()
+    assert (job.status, job.error) == (Status.FAILED, SENTENCE)
+
+
 def test_ended_jobs_stay_as_they_are() -> None:
     job = change(make_job("retention"), status=Status.SUCCEEDED, finished_at=timezone.now(), summary="done")
     assert bring_back() == 0

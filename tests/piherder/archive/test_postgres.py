@@ -16,7 +16,7 @@ from jobs.models import Failure
 from piherder.archive import postgres
 from piherder.archive.dump import server_major
 from piherder.archive.errors import ArchiveError
-from piherder.archive.postgres import Address, Tool, address, choose, failure, major_of
+from piherder.archive.postgres import Address, Tool, address, choose, dropping, failure, major_of, read_listing
 from tests.piherder.archive.fresh import drop_database, new_database
 from tests.piherder.archive.test_gpg import pids_naming
 
@@ -84,6 +84,8 @@ def test_a_tool_that_does_not_start_has_no_version(tmp_path: Path, monkeypatch: 
 def test_the_first_error_counts() -> None:
     assert failure("pg_dump: warning: odd\npg_dump: error: first\npg_dump: error: second\n") == "pg_dump: error: first"
     assert (failure("only this\n"), failure("")) == ("only this", "")
+    psql = 'psql:<stdin>:7: ERROR:  type "public.citext" does not exist\nLINE 1: x\n'
+    assert str(postgres.refusal(psql)) == 'psql failed: type "public.citext" does not exist.'
 
 
 def test_a_server_that_is_away_is_one_sentence(tmp_path: Path) -> None:
@@ -100,8 +102,9 @@ needs_server = pytest.mark.skipif(connection.vendor != "postgresql", reason="ask
 @pytest.mark.django_db(transaction=True)
 def test_a_dump_lists_our_tables(tmp_path: Path) -> None:
     tool = postgres.dump(address(connection.settings_dict), server_major(), tmp_path / "dump", lambda: None)
-    found = postgres.tables(tool.major, tmp_path / "dump", lambda: None)
-    assert {"jobs_job", "hosts_host", "django_migrations"} <= found
+    found = postgres.listing(tool.major, tmp_path / "dump", lambda: None)
+    assert {"jobs_job", "hosts_host", "django_migrations"} <= found.tables
+    assert (found.schema, found.foreign) == ("public", ())
 
 
 def test_the_password_is_seen_by_nobody_and_a_stop_ends_the_tool(tmp_path: Path) -> None:
@@ -126,7 +129,7 @@ def test_the_password_is_seen_by_nobody_and_a_stop_ends_the_tool(tmp_path: Path)
 def test_what_is_no_dump_is_told(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "dump").write_bytes(content)
     with pytest.raises(ArchiveError, match=r"^pg_restore failed: "):
-        postgres.tables(0, tmp_path / "dump", lambda: None)
+        postgres.listing(0, tmp_path / "dump", lambda: None)
 
 
 def test_the_tools_are_there() -> None:
@@ -159,7 +162,7 @@ def test_a_dump_brings_tables_rows_and_counters_back(spare: Address, tmp_path: P
     query(spare, b"CREATE TABLE one (id serial, x text); INSERT INTO one (x) VALUES ('a'), ('b')")
     tool = dumped(spare, tmp_path / "dump")
     query(spare, b"DELETE FROM one; INSERT INTO one (x) VALUES ('c')")
-    postgres.restore(spare, tool, server_major(), tmp_path / "dump", lambda: None)
+    postgres.restore(spare, tool, server_major(), tmp_path / "dump")
     assert query(spare, b"SELECT x FROM one ORDER BY id") == [("a",), ("b",)]
     assert query(spare, b"INSERT INTO one (x) VALUES ('d') RETURNING id") == [(3,)]
 
@@ -170,8 +173,12 @@ def test_a_restore_that_breaks_half_way_changes_nothing(spare: Address, tmp_path
     query(spare, b"CREATE TABLE one (x text); CREATE TABLE two (x text); INSERT INTO one VALUES ('old')")
     tool = dumped(spare, tmp_path / "dump")
     query(spare, b"CREATE VIEW in_the_way AS SELECT * FROM two; UPDATE one SET x = 'new'")
-    with pytest.raises(ArchiveError, match=r"^pg_restore failed: .*cannot drop table"):
-        postgres.restore(spare, tool, server_major(), tmp_path / "dump", lambda: None)
+    with pytest.raises(ArchiveError, match=r"\(view in_the_way depends on table two\): remove that first"):
+        postgres.restore(spare, tool, server_major(), tmp_path / "dump")
+    assert query(spare, b"SELECT x FROM one") == [("new",)]
+    query(spare, b"DROP VIEW in_the_way")
+    with pytest.raises(ArchiveError, match=r"^psql failed: division by zero\.$"):
+        postgres.restore(spare, tool, server_major(), tmp_path / "dump", then="SELECT 1 / 0;")
     assert query(spare, b"SELECT x FROM one") == [("new",)]
 
 
@@ -182,7 +189,7 @@ def test_a_truncated_dump_changes_nothing(spare: Address, tmp_path: Path) -> Non
     tool = dumped(spare, tmp_path / "dump")
     os.truncate(tmp_path / "dump", (tmp_path / "dump").stat().st_size - 2000)
     with pytest.raises(ArchiveError, match=r"^pg_restore failed: "):
-        postgres.restore(spare, tool, server_major(), tmp_path / "dump", lambda: None)
+        postgres.restore(spare, tool, server_major(), tmp_path / "dump")
     assert query(spare, b"SELECT count(*) FROM one") == [(20_000,)]
 
 
@@ -202,3 +209,74 @@ def test_options_of_the_address_are_passed_on(spare: Address, tmp_path: Path) ->
     strict = address({**connection.settings_dict, "OPTIONS": {"sslmode": "require"}})
     with pytest.raises(ArchiveError, match="server does not support SSL, but SSL was required"):
         postgres.dump(strict, server_major(), tmp_path / "dump", lambda: None)
+
+
+@needs_server
+@pytest.mark.django_db(transaction=True)
+def test_a_dump_replaces_what_later_tables_refer_to(spare: Address, tmp_path: Path) -> None:
+    query(spare, b"CREATE TABLE one (id int PRIMARY KEY); INSERT INTO one VALUES (1)")
+    tool = dumped(spare, tmp_path / "dump")
+    query(spare, b"CREATE TABLE two (one int REFERENCES one); INSERT INTO two VALUES (1); CREATE TABLE three (x int)")
+    query(spare, b"ALTER TABLE one ADD two int")
+    with pytest.raises(ArchiveError, match=r"\(constraint two_one_fkey on table two depends on table one"):
+        postgres.restore(spare, tool, server_major(), tmp_path / "dump")
+    postgres.restore(spare, tool, server_major(), tmp_path / "dump", replaced={"two", "four"})
+    assert query(spare, b"SELECT * FROM one") == [(1,)]
+    assert query(spare, b"SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == [("three",), ("one",)]
+
+
+@needs_server
+@pytest.mark.django_db(transaction=True)
+def test_what_is_not_ours_is_neither_brought_back_nor_removed(spare: Address, tmp_path: Path) -> None:
+    query(spare, b"CREATE EXTENSION pg_trgm; CREATE SCHEMA other; CREATE TABLE other.mine (x int)")
+    query(spare, b"CREATE TABLE one (x text); CREATE INDEX trigrams ON one (x); CREATE VIEW seen AS SELECT 1 AS x")
+    query(spare, b"INSERT INTO one VALUES ('old')")
+    tool = dumped(spare, tmp_path / "dump")
+    found = postgres.listing(tool, tmp_path / "dump", lambda: None)
+    assert sorted(found.foreign) == ["extension pg_trgm", "table mine", "view seen"]
+    query(spare, b"INSERT INTO other.mine VALUES (7); DELETE FROM one; CREATE FUNCTION f() RETURNS int RETURN 1")
+    postgres.restore(spare, tool, server_major(), tmp_path / "dump")
+    assert query(spare, b"SELECT o.x, m.x, s.x, f() FROM one o, other.mine m, seen s") == [("old", 7, 1, 1)]
+    assert query(spare, b"SELECT extname FROM pg_extension WHERE extname = 'pg_trgm'") == [("pg_trgm",)]
+    assert query(spare, b"SELECT indexname FROM pg_indexes WHERE tablename = 'one'") == [("trigrams",)]
+
+
+@needs_server
+@pytest.mark.django_db(transaction=True)
+def test_an_extension_that_the_role_cannot_make_hinders_nothing(spare: Address, tmp_path: Path) -> None:
+    query(spare, b"CREATE EXTENSION file_fdw; CREATE TABLE one (x text); INSERT INTO one VALUES ('a')")
+    tool = dumped(spare, tmp_path / "dump")
+    url = new_database()
+    name = url.rpartition("/")[2]
+    try:
+        query(spare, f"CREATE ROLE {name} LOGIN PASSWORD 'plain'; ALTER DATABASE {name} OWNER TO {name}".encode())
+        place = address({**connection.settings_dict, "NAME": name, "USER": name, "PASSWORD": "plain"})
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            query(place, b"CREATE EXTENSION file_fdw")
+        postgres.restore(place, tool, server_major(), tmp_path / "dump")
+        assert query(place, b"SELECT x FROM one") == [("a",)]
+    finally:
+        drop_database(url)
+        query(spare, f"DROP ROLE {name}".encode())
+
+
+def test_a_list_is_read() -> None:
+    found = read_listing(
+        "; Archive created at 2030-01-01\n"
+        "5; 2615 2200 SCHEMA - herd owner\n"
+        "2; 3079 16389 EXTENSION - pg_trgm \n"
+        "215; 1259 16385 TABLE herd django_migrations owner\n"
+        "214; 1259 16384 SEQUENCE herd django_migrations_id_seq owner\n"
+        "216; 1259 16390 TABLE other jobs_job owner\n"
+        "217; 1259 16391 TABLE herd jobs_job owner\n"
+        "3417; 0 16391 TABLE DATA herd jobs_job owner\n"
+        "3501; 2606 17000 FK CONSTRAINT herd jobs_job jobs_fk owner\n"
+    )
+    assert (found.schema, sorted(found.tables)) == ("herd", ["django_migrations", "jobs_job"])
+    assert [line.split(";")[0] for line in found.lines] == ["215", "214", "217", "3417", "3501"]
+    assert found.foreign == ("extension pg_trgm", "table jobs_job")
+
+
+def test_names_are_quoted() -> None:
+    assert dropping("a b", ['x"y', "c"]).splitlines()[1] == 'DROP TABLE IF EXISTS "a b"."c", "a b"."x""y";'
+    assert dropping("public", []) == ""

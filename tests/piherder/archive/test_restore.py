@@ -16,16 +16,18 @@ import pytest
 from django.conf import settings as live
 from django.core.management import call_command
 from django.db import connection
+from django.db.models import Max
 
-from hosts.models import BackupRoot, HostKey
-from hosts.store.root import create_marker
-from hosts.vault import seal
-from piherder.archive import shelf
+from hosts.adopt import adopt
+from hosts.models import BackupRoot
+from hosts.store.root import RootUnusable, check, create_marker
+from jobs.models import Job
+from piherder.archive import shelf, unfinished
 from piherder.house.folder import only_one
-from tests.factories import make_credential, make_host, make_job, make_node, running_on
+from tests.factories import make_host
 from tests.hosts.families.conftest import shelve
 from tests.hosts.rows import make_source
-from tests.piherder.archive.fresh import Elsewhere, drop_database, new_database
+from tests.piherder.archive.fresh import HOSTS, Elsewhere, archive_of, hold_of, key_file, own_id
 from tests.piherder.archive.test_pack import forge, odd
 
 if TYPE_CHECKING:
@@ -34,12 +36,6 @@ if TYPE_CHECKING:
     from tests.piherder.archive.conftest import Herder
 
 SQLITE = connection.vendor == "sqlite"
-HOSTS = """
-from hosts.models import Host
-from hosts.vault import unseal
-host = Host.objects.get(name="pi1")
-answer = [unseal(host.credential.private_key_sealed), unseal(host.sudo_password_sealed), host.keys.get().public]
-"""
 ACTIVE = """
 from jobs.models import EngineSettings, Job, Lane, WorkerNode
 answer = [
@@ -50,43 +46,6 @@ answer = [
 """
 
 
-@pytest.fixture
-def elsewhere(tmp_path: Path) -> Iterator[Elsewhere]:
-    """A machine with nothing on it, and a database of the same engine."""
-    url = "" if SQLITE else new_database()
-    (tmp_path / "elsewhere").mkdir(mode=0o700)
-    yield Elsewhere(tmp_path / "elsewhere", url)
-    if url:
-        drop_database(url)
-
-
-@pytest.fixture
-def herd(herder: Herder) -> Herder:
-    """A host with a sealed login and a pinned key, and work under way."""
-    credential = make_credential("key")
-    credential.private_key_sealed = seal("PRIVATE")
-    credential.save()
-    host = make_host("pi1", credential=credential, sudo_password_sealed=seal("sudo word"))
-    HostKey.objects.create(host=host, key_type="ssh-ed25519", public="AAAAkey", fingerprint="SHA256:x")
-    running_on(make_node("w1@pi"), make_job("host_facts", host))
-    make_job("retention")
-    return herder
-
-
-def archive_of(herder: Herder) -> Path:
-    """A new archive."""
-    job = herder.back_up()
-    assert job.status == "succeeded", job.error
-    return herder.archives()[0].path
-
-
-def key_file(herder: Herder, text: str = "") -> Path:
-    """The master key as a person kept it."""
-    path = herder.data / "kept.key"
-    path.write_text((text or "\n".join(live.PIHERDER_MASTER_KEYS)) + "\n")
-    return path
-
-
 def test_an_encrypted_archive_brings_everything_back_on_an_empty_machine(herd: Herder, elsewhere: Elsewhere) -> None:
     phrase = herd.encrypt()
     said = elsewhere.restore(archive_of(herd), "--passphrase-file", str(phrase))
@@ -94,10 +53,10 @@ def test_an_encrypted_archive_brings_everything_back_on_an_empty_machine(herd: H
     assert "nothing starts until ./herder release" in said
     assert elsewhere.ask(HOSTS) == ["PRIVATE", "sudo word", "AAAAkey"]
     reason = f"restored from {herd.archives()[0].path.name}"
-    assert elsewhere.ask(ACTIVE) == [[], 0, 0, reason, ["expired", "worker_lost"]]
+    assert elsewhere.ask(ACTIVE) == [[], 0, 0, reason, ["", "expired", "worker_lost"]]
     key = elsewhere.data / "master.key"
     assert (key.read_text().split(), stat.S_IMODE(key.stat().st_mode)) == (list(live.PIHERDER_MASTER_KEYS), 0o600)
-    assert (elsewhere.data / "install.id").read_text().strip() == live.PIHERDER_INSTALL_ID
+    assert own_id(elsewhere) not in {"", live.PIHERDER_INSTALL_ID}, "two machines are never taken for one"
     assert list(elsewhere.data.glob(f"{shelf.PARTIAL}*")) == []
 
 
@@ -165,34 +124,88 @@ def test_the_same_archive_may_be_brought_back_again(herd: Herder, elsewhere: Els
 
 def test_the_next_backup_goes_on_in_the_restored_folder(herd: Herder, elsewhere: Elsewhere) -> None:
     elsewhere.restore(archive_of(herd), "--key", str(key_file(herd)))
-    assert shelf.owner(elsewhere.data / "herder-backups") == live.PIHERDER_INSTALL_ID
+    assert shelf.owner(elsewhere.data / "herder-backups") == own_id(elsewhere)
 
 
 def test_an_older_database_is_migrated(herd: Herder, elsewhere: Elsewhere) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
-        cursor.execute("DROP TABLE django_session")
-    try:
+    with without_sessions():
         archive = archive_of(herd)
-    finally:
-        call_command("migrate", "sessions", verbosity=0)
     elsewhere.restore(archive, "--key", str(key_file(herd)))
     assert elsewhere.ask("from django.contrib.sessions.models import Session; answer = Session.objects.count()") == 0
 
 
-def test_generations_on_a_disk_are_attached(herd: Herder, elsewhere: Elsewhere, tmp_path: Path) -> None:
-    root = BackupRoot.objects.create(path=str(tmp_path / "root"), is_default=True)
-    Path(root.path).mkdir()
-    create_marker(Path(root.path), live.PIHERDER_INSTALL_ID, root.marker.hex)
-    BackupRoot.objects.create(path=str(tmp_path / "away"))
+@contextmanager
+def without_sessions() -> Iterator[None]:
+    """A database from before there were sessions."""
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
+        cursor.execute("DROP TABLE django_session")
+    try:
+        yield
+    finally:
+        call_command("migrate", "sessions", verbosity=0)
+
+
+def test_generations_on_a_disk_are_attached_and_the_disk_is_ours(
+    herd: Herder, elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    here, away = (BackupRoot.objects.create(path=str(tmp_path / name), is_default=name == "a") for name in "ab")
+    for row in (here, away):
+        Path(row.path).mkdir()
+        create_marker(Path(row.path), live.PIHERDER_INSTALL_ID, row.marker.hex)
     (tmp_path / "stuff").mkdir()
     source = make_source(make_host("pi2"))
     archive = archive_of(herd)
-    made = shelve(source, root, tmp_path / "stuff")
+    made = shelve(source, here, tmp_path / "stuff")
+    Path(away.path).rename(tmp_path / "unplugged")
     said = elsewhere.restore(archive, "--key", str(key_file(herd)))
     found = elsewhere.ask("from hosts.models import Generation; answer = [g.folder for g in Generation.objects.all()]")
     assert found == [made.folder]
     assert "When it is there: ./herder adopt_generations" in said
+    assert check(Path(here.path), own_id(elsewhere), here.marker.hex).usable
+
+    (tmp_path / "unplugged").rename(away.path)
+    assert elsewhere.herder("adopt_generations").returncode == 0
+    assert check(Path(away.path), own_id(elsewhere), away.marker.hex).usable
+    with pytest.raises(RootUnusable, match="belongs to another installation"):
+        adopt(away)
+
+
+def test_logs_of_another_installation_are_not_shown_for_jobs_of_this_one(herd: Herder, elsewhere: Elsewhere) -> None:
+    old = elsewhere.data / "job-logs" / "000000" / "1.log.gz"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"of another job 1")
+    said = elsewhere.restore(archive_of(herd), "--key", str(key_file(herd)))
+    assert "1 log of jobs that the archive does not know: kept in " in said
+    assert not old.exists()
+    (kept,) = (elsewhere.data / "job-logs").glob("before-*/000000/1.log.gz")
+    assert kept.read_bytes() == b"of another job 1"
+
+
+def test_logs_of_jobs_after_the_archive_are_not_shown_for_new_ones(herd: Herder, elsewhere: Elsewhere) -> None:
+    (elsewhere.data / "install.id").write_text(live.PIHERDER_INSTALL_ID + "\n")
+    archive = archive_of(herd)
+    top = Job.objects.aggregate(top=Max("pk"))["top"]
+    logs = [elsewhere.data / "job-logs" / "000000" / f"{number}.log.gz" for number in (top, top + 1)]
+    logs[0].parent.mkdir(parents=True)
+    for log in logs:
+        log.write_bytes(b"log")
+    elsewhere.restore(archive, "--key", str(key_file(herd)))
+    assert [log.exists() for log in logs] == [True, False]
+
+
+@pytest.mark.skipif(SQLITE, reason="a file has no rows of later tables")
+def test_an_archive_comes_back_over_a_database_of_a_later_version(herd: Herder, elsewhere: Elsewhere) -> None:
+    elsewhere.herder("migrate", "-v0")
+    later = "c.cursor().execute('ALTER TABLE django_session ADD job bigint REFERENCES jobs_job')"
+    elsewhere.ask(f"from django.db import connection as c; {later}; answer = 1")
+    with without_sessions(), connection.cursor() as cursor:
+        cursor.execute("CREATE VIEW seen AS SELECT 1")
+        archive = archive_of(herd)
+        cursor.execute("DROP VIEW seen")
+    said = elsewhere.restore(archive, "--key", str(key_file(herd)), "--yes")
+    assert "What is in the archive and not PiHerder's is left out: view seen." in said
+    assert elsewhere.ask(HOSTS)[0] == "PRIVATE"
 
 
 def test_another_passphrase_is_refused(herd: Herder, elsewhere: Elsewhere) -> None:
@@ -322,6 +335,7 @@ def test_a_restore_that_fails_leaves_what_was_there(herd: Herder, elsewhere: Els
         elsewhere.refused(archive, "--key", str(key_file(herd)), "--yes")
     assert elsewhere.ask("from hosts.models import Credential; answer = Credential.objects.get().name") == "mine"
     assert {path: path.read_bytes() for path in before} == before
+    assert not (elsewhere.data / unfinished.MARKER).exists()
 
 
 IN_THE_WAY = "from django.db import connection as c; c.cursor().execute('CREATE VIEW v AS SELECT * FROM jobs_job')"
@@ -343,34 +357,8 @@ def test_a_dump_that_cannot_be_migrated_is_on_hold(herd: Herder, elsewhere: Else
     with unfit(herd) as archive:
         refused = elsewhere.refused(archive, "--key", str(key_file(herd)))
     assert refused.startswith("The database in the archive cannot be brought up to this version (relation")
-    assert elsewhere.ask("from jobs.models import EngineSettings; answer = EngineSettings.load().held") is True
-
-
-KILLED = """
-import os, sys
-sys.argv = ["manage.py", "herder_restore", *sys.argv[1:]]
-os.umask(0o077)
-from django.core.management import execute_from_command_line
-import django
-django.setup()
-from piherder.archive import restore
-setattr(restore, "{last}", lambda *_: os.kill(os.getpid(), 9))
-execute_from_command_line(sys.argv)
-"""
-
-
-def test_kill_9_in_the_middle_is_mended_by_the_same_command(herd: Herder, elsewhere: Elsewhere) -> None:
-    elsewhere.herder("migrate", "-v0")
-    elsewhere.ask("from hosts.models import Credential; answer = Credential.objects.create(name='mine').pk")
-    words = (str(archive_of(herd)), "--key", str(key_file(herd)), "--yes")
-    killed = elsewhere.run("-c", KILLED.format(last="replace_sqlite" if SQLITE else "settle"), *words)
-    assert killed.returncode == -9, killed.stderr
-    if SQLITE:
-        assert elsewhere.ask("from hosts.models import Credential; answer = Credential.objects.get().name") == "mine"
-    assert list(elsewhere.data.glob(f"{shelf.PARTIAL}*"))
-    elsewhere.restore(Path(words[0]), *words[1:])
-    assert list(elsewhere.data.glob(f"{shelf.PARTIAL}*")) == []
-    assert elsewhere.ask(HOSTS)[0] == "PRIVATE"
+    assert " was interrupted and nothing of the herder starts" in elsewhere.herder("status").stderr
+    assert hold_of(elsewhere) == f"restored from {archive.name}"
 
 
 def fill(path: Path) -> None:

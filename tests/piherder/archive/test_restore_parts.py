@@ -13,10 +13,14 @@ import pytest
 from django.conf import settings as live
 from django.db import DatabaseError, connection
 
+from hosts.former import former_ids
 from hosts.models import BackupRoot
-from piherder.archive import restore, shelf, site
+from jobs import logs
+from piherder.archive import keeper, shelf, site
 from piherder.archive.errors import ArchiveError
-from piherder.archive.restore import Keeper, described, reattach, replace_sqlite, site_values
+from piherder.archive.keeper import Keeper
+from piherder.archive.placing import replace_sqlite
+from piherder.archive.restore import described, reattach, site_values
 from piherder.archive.unpack import Unpacked
 from piherder.management.commands import herder_restore
 from tests.commands import command
@@ -43,7 +47,7 @@ def holding(folder: Path, key: str = "", needs: tuple[str, ...] = KEYS[:1]) -> U
 
 def test_the_key_inside_is_taken(herder: Herder, tmp_path: Path) -> None:
     found = site_values(holding(tmp_path, KEYS[0]), "", lost_key=False)
-    assert found == {"django.key": "archived-secret", "install.id": "archived-id", "master.key": KEYS[0]}
+    assert found == {"django.key": "archived-secret", "master.key": KEYS[0]}
 
 
 def test_a_key_that_was_named_stands_above_the_one_inside(herder: Herder, tmp_path: Path) -> None:
@@ -72,30 +76,56 @@ def test_a_lost_key_is_followed_by_a_new_one_where_there_is_none(herder: Herder,
 
 
 def test_what_a_variable_says_is_not_written(herder: Herder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIHERDER_INSTALL_ID", "mine")
+    monkeypatch.setenv("PIHERDER_SECRET_KEY", "mine")
     found = site_values(holding(tmp_path, KEYS[0]), "", lost_key=False)
-    assert set(found) == {"django.key", "master.key"}
-    assert described(sample(), found)[-1] == "PIHERDER_INSTALL_ID is set and stands above what the archive holds."
+    assert set(found) == {"master.key"}
+    assert described(sample(), found)[-1] == "PIHERDER_SECRET_KEY is set and stands above what the archive holds."
 
 
 def test_only_what_changes_is_announced(herder: Herder) -> None:
-    (herder.data / "install.id").write_text("same\n")
-    lines = described(sample(), {"install.id": "same", "django.key": "new"})
+    (herder.data / "master.key").write_text("same\n")
+    lines = described(sample(install_id=live.PIHERDER_INSTALL_ID), {"master.key": "same", "django.key": "new"})
     assert lines[0].startswith("The archive was made on 2030-01-01T00:00:00+00:00 by PiHerder 0.1.0 (abc): 2 hosts")
     assert [line.split()[0] for line in lines[2:]] == [str(herder.data / "django.key")]
 
 
 def test_site_files_are_private_and_the_earlier_ones_stay_beside_them(herder: Herder) -> None:
-    (herder.data / "install.id").write_text("before\n")
+    (herder.data / "master.key").write_text("before\n")
     said: list[str] = []
     shelf.enter(herder.folder, "before")
-    Keeper(herder.folder, "now", said.append).place({"install.id": "after", "django.key": "new"}, "after")
-    assert (herder.data / "install.id").read_text() == "after\n"
-    assert (herder.data / "install.id.before-now").read_text() == "before\n"
+    Keeper(herder.folder, "now", said.append).place({"master.key": "after", "django.key": "new"}, "before")
+    assert (herder.data / "master.key").read_text() == "after\n"
+    assert (herder.data / "master.key.before-now").read_text() == "before\n"
     assert stat.S_IMODE((herder.data / "django.key").stat().st_mode) == 0o600
-    assert (len(said), live.PIHERDER_INSTALL_ID, shelf.owner(herder.folder)) == (2, "after", "after")
-    Keeper(herder.folder, "later", said.append).place({"install.id": "after"}, "after")
+    assert (len(said), shelf.owner(herder.folder)) == (2, live.PIHERDER_INSTALL_ID)
+    Keeper(herder.folder, "later", said.append).place({"master.key": "after"}, "before")
     assert len(said) == 2, "what is there already is not written again"
+
+
+def test_who_it_was_restored_from_is_remembered(herder: Herder) -> None:
+    shelf.enter(herder.folder, live.PIHERDER_INSTALL_ID)
+    keeping = Keeper(herder.folder, "now", list[str]().append)
+    keeping.place({}, live.PIHERDER_INSTALL_ID)
+    assert former_ids() == frozenset()
+    for each in ("first", "second", "first"):
+        keeping.place({}, each)
+    assert former_ids() == {"first", "second"}
+
+
+def test_logs_of_jobs_that_the_archive_does_not_know_are_put_aside(herder: Herder) -> None:
+    for job in (7, 8, 1009):
+        logs.path_of(job).parent.mkdir(parents=True, exist_ok=True)
+        logs.path_of(job).with_suffix(".log.gz").write_bytes(b"packed")
+    logs.path_of(1010).write_text("plain\n")
+    said: list[str] = []
+    Keeper(herder.folder, "now", said.append).logs(7)
+    aside = logs.path_of(8).parents[1] / "before-now"
+    assert sorted(path.name for path in aside.glob("*/*")) == ["1009.log.gz", "1010.log", "8.log.gz"]
+    assert logs.path_of(7).with_suffix(".log.gz").exists()
+    assert said == [f"3 logs of jobs that the archive does not know: kept in {aside}."]
+    Keeper(herder.folder, "later", said.append).logs(7)
+    assert len(said) == 1
+    assert list(logs.left_plain()) == []
 
 
 def test_what_root_makes_belongs_to_the_owner_of_the_data(herder: Herder) -> None:
@@ -116,7 +146,7 @@ def database(path: Path, name: str) -> Path:
 
 def test_a_file_takes_its_place_without_the_companions_of_the_old_one(herder: Herder, tmp_path: Path) -> None:
     new, old = database(tmp_path / "new", "new_one"), database(tmp_path / "old", "old_one")
-    for ending in restore.SIDE_FILES:
+    for ending in keeper.SIDE_FILES:
         Path(f"{old}{ending}").write_bytes(b"of the old one")
     replace_sqlite(new, old)
     assert sorted(path.name for path in tmp_path.glob("old*")) == ["old"]
@@ -128,18 +158,18 @@ def test_a_damaged_database_counts_as_something(herder: Herder, monkeypatch: pyt
     def damaged() -> list[str]:
         raise DatabaseError("malformed")
 
-    monkeypatch.setattr(restore, "table_names", damaged)
-    assert restore.holds_something()
+    monkeypatch.setattr(keeper, "table_names", damaged)
+    assert keeper.holds_something()
 
 
 def test_our_own_database_holds_something_and_is_left_connected(herder: Herder) -> None:
-    assert "jobs_job" in restore.table_names()
+    assert "jobs_job" in keeper.table_names()
     assert BackupRoot.objects.count() == 0
 
 
 def test_a_copy_of_the_database_is_kept_aside(herder: Herder) -> None:
     shelf.enter(herder.folder, "me")
-    path = restore.keep_aside(herder.folder, "now")
+    path = keeper.keep_aside(herder.folder, "now")
     assert path.name == f"before-restore-now.{'sqlite3' if connection.vendor == 'sqlite' else 'pgdump'}"
     assert (stat.S_IMODE(path.stat().st_mode), herder.leftovers()) == (0o600, [])
     assert shelf.prune(herder.folder, 1) == []

@@ -310,7 +310,7 @@ def test_a_foreign_form_changes_nothing(host: Host, address: Callable[[int], str
     job = make_job("work", host)
     response = people.signed_in("lured", Role.OPERATOR, strict=True).post(address(job.pk))
     assert response.status_code == 403
-    assert "too old" in response.content.decode()
+    assert "is no longer valid" in response.content.decode()
     assert Job.objects.get().status == Status.PENDING
 
 

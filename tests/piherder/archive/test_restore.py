@@ -128,22 +128,20 @@ def test_the_next_backup_goes_on_in_the_restored_folder(herd: Herder, elsewhere:
 
 
 def test_an_older_database_is_migrated(herd: Herder, elsewhere: Elsewhere) -> None:
-    with without_sessions():
+    with before_sign_ins():
         archive = archive_of(herd)
     elsewhere.restore(archive, "--key", str(key_file(herd)))
-    assert elsewhere.ask("from django.contrib.sessions.models import Session; answer = Session.objects.count()") == 0
+    assert elsewhere.ask("from piherder.models import SignIn; answer = SignIn.objects.count()") == 0
 
 
 @contextmanager
-def without_sessions() -> Iterator[None]:
-    """A database from before there were sessions."""
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
-        cursor.execute("DROP TABLE django_session")
+def before_sign_ins() -> Iterator[None]:
+    """A database from before sign-ins were kept."""
+    call_command("migrate", "piherder", "zero", verbosity=0)
     try:
         yield
     finally:
-        call_command("migrate", "sessions", verbosity=0)
+        call_command("migrate", "piherder", verbosity=0)
 
 
 def test_generations_on_a_disk_are_attached_and_the_disk_is_ours(
@@ -197,9 +195,9 @@ def test_logs_of_jobs_after_the_archive_are_not_shown_for_new_ones(herd: Herder,
 @pytest.mark.skipif(SQLITE, reason="a file has no rows of later tables")
 def test_an_archive_comes_back_over_a_database_of_a_later_version(herd: Herder, elsewhere: Elsewhere) -> None:
     elsewhere.herder("migrate", "-v0")
-    later = "c.cursor().execute('ALTER TABLE django_session ADD job bigint REFERENCES jobs_job')"
+    later = "c.cursor().execute('ALTER TABLE piherder_signin ADD job bigint REFERENCES jobs_job')"
     elsewhere.ask(f"from django.db import connection as c; {later}; answer = 1")
-    with without_sessions(), connection.cursor() as cursor:
+    with before_sign_ins(), connection.cursor() as cursor:
         cursor.execute("CREATE VIEW seen AS SELECT 1")
         archive = archive_of(herd)
         cursor.execute("DROP VIEW seen")
@@ -345,11 +343,11 @@ IN_THE_WAY = "from django.db import connection as c; c.cursor().execute('CREATE 
 def unfit(herder: Herder) -> Iterator[Path]:
     """An archive whose database cannot be migrated: a table is there that is still to be made."""
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'piherder'")
     try:
         yield archive_of(herder)
     finally:
-        call_command("migrate", "sessions", fake=True, verbosity=0)
+        call_command("migrate", "piherder", fake=True, verbosity=0)
 
 
 @pytest.mark.skipif(SQLITE, reason="a file gets its place only when it is ready")

@@ -13,11 +13,15 @@ from hosts.models import GenerationStatus, Host, Source
 from jobs.models import ACTIVE, Job
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
+
+    from django.db.models import QuerySet
 
     from hosts.facts.model import Disk
 
 FULL, NEARLY = 90, 80  # percent of a disk
+NEVER = "This host was never backed up."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ class Glance:
         if not self.has_sources:
             found.append("Nothing of this host is backed up: it has no sources.")
         elif self.host.last_backup_at is None:
-            found.append("This host was never backed up.")
+            found.append(NEVER)
         elif self.proven_at is None:
             found.append("No backup of this host was proven restorable yet.")
         return found
@@ -104,25 +108,36 @@ def bar(disk: Disk) -> DiskBar:
 
 def glances(**only: object) -> list[Glance]:
     """Every host of the herd that fits the look-ups `only`, by name; two queries whatever their number."""
+    active = Job.objects.filter(status__in=ACTIVE).defer("result", "params").order_by("pk")
+    hosts = _hosts(**only).prefetch_related(Prefetch("jobs", active, to_attr="active_jobs"))
+    return [_glance(host, vars(host)["active_jobs"]) for host in hosts]
+
+
+def glances_with(active: Iterable[Job]) -> list[Glance]:
+    """Every host of the herd, by name, for who has asked for the active jobs already; one query."""
+    of_host: dict[int | None, list[Job]] = {}
+    for job in active:
+        of_host.setdefault(job.host_id, []).append(job)
+    return [_glance(host, of_host.get(host.pk, ())) for host in _hosts()]
+
+
+def _hosts(**only: object) -> QuerySet[Host]:
     good = Q(sources__generations__status=GenerationStatus.GOOD)
     sources = Source.objects.filter(host=OuterRef("pk"), enabled=True)
-    active = Job.objects.filter(status__in=ACTIVE).defer("result", "params").order_by("pk")
-    hosts = (
+    return (
         Host.herd.filter(**only)
         .select_related("facts", "credential", "jump", "backup_root")
         .annotate(proven_at=Max("sources__generations__verified_at", filter=good), has_sources=Exists(sources))
-        .prefetch_related(Prefetch("jobs", active, to_attr="active_jobs"))
     )
-    return [_glance(host) for host in hosts]
 
 
-def _glance(host: Host) -> Glance:
+def _glance(host: Host, active: Iterable[Job]) -> Glance:
     row, known = getattr(host, "facts", None), vars(host)
     return Glance(
         host,
         Facts.from_json(row.data) if row else None,
         row.read_at if row else None,
         known["proven_at"],
-        tuple(known["active_jobs"]),
+        tuple(active),
         known["has_sources"],
     )

@@ -22,11 +22,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
+    from django.db.models import QuerySet
+
 FRESH = timedelta(days=3)
 PERIODS = 3  # a backup may be this many of its schedule's periods old
 SKIPS = 3
 LOOK_BACK = timedelta(days=60)
 MOST = 20  # sentences of one sort
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing that stands badly: what it is, the command that helps, and the host it is about; "" where none is."""
+
+    words: str
+    way: str = ""
+    host: str = ""
+
+    def __str__(self) -> str:
+        """The sentence for a terminal."""
+        return f"{self.words}: {self.way}" if self.way else self.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,31 +60,42 @@ class Rhythms:
 def problems(now: datetime | None = None) -> list[str]:
     """One sentence each, the most of each sort bounded; five queries whatever the number of hosts."""
     moment = now or timezone.now()
-    return [*bounded(late(moment).values()), *damaged(), *skipping(moment)]
+    sorts = (late(moment).values(), damaged(), skipping(moment))
+    return [sentence for sort in sorts for sentence in bounded(map(str, sort))]
 
 
-def late(now: datetime) -> dict[int, str]:
-    """A sentence for each host whose backups are too old, or that has none, by id. Paused ones are left in peace."""
-    schedules = rhythms(PeriodicTask.objects.filter(enabled=True, task=SCHEDULE).select_related("crontab", "interval"))
+def scheduled() -> QuerySet[PeriodicTask]:
+    """The schedules that start jobs."""
+    rows: QuerySet[PeriodicTask] = PeriodicTask.objects.filter(enabled=True, task=SCHEDULE)
+    return rows.select_related("crontab", "interval")
+
+
+def late(now: datetime, rows: Iterable[PeriodicTask] | None = None) -> dict[int, Trouble]:
+    """The trouble of each host whose backups are too old, or that has none, by id. Paused ones are left in peace.
+
+    `rows` are those of `scheduled` where the caller has them.
+    """
+    schedules = rhythms(scheduled() if rows is None else rows)
     found: dict[int, Source] = {}
     sources = Source.objects.filter(enabled=True, host__removed_at__isnull=True).select_related("host")
     for source in sources.order_by("host__name", F("last_good_at").asc(nulls_first=True)):
         found.setdefault(source.host_id, source)
     awake = {pk: source for pk, source in found.items() if not source.host.paused(now)}
     said = {pk: words(source, schedules.period(pk), now) for pk, source in awake.items()}
-    return {pk: sentence for pk, sentence in said.items() if sentence}
+    return {pk: trouble for pk, trouble in said.items() if trouble}
 
 
-def words(oldest: Source, period: timedelta | None, now: datetime) -> str:
-    """A sentence about the host whose source with the oldest backup this is, "" when all is well."""
+def words(oldest: Source, period: timedelta | None, now: datetime) -> Trouble | None:
+    """The trouble of the host whose source with the oldest backup this is, None when all is well."""
     name = oldest.host.name
     if oldest.last_good_at is None:
         what = name if oldest.host.last_backup_at is None else f"{oldest.path} of {name}"
-        return f"{what} was never backed up: ./herder run_job backup --host {name}"
+        return Trouble(f"{what} was never backed up", f"./herder run_job backup --host {name}", name)
     age = now - oldest.last_good_at
     if period is None or age <= max(FRESH, PERIODS * period):
-        return ""
-    return f"The last good backup of {oldest.path} on {name} is {age.days} days old: ./herder jobs --host {name}"
+        return None
+    said = f"The last good backup of {oldest.path} on {name} is {age.days} days old"
+    return Trouble(said, f"./herder jobs --host {name}", name)
 
 
 def rhythms(rows: Iterable[PeriodicTask]) -> Rhythms:
@@ -106,7 +132,7 @@ def period_of(row: PeriodicTask) -> timedelta:
     return max(later - earlier for earlier, later in pairwise(moments[1:]))
 
 
-def damaged() -> list[str]:
+def damaged() -> list[Trouble]:
     """Sources in which a verification found damage: nothing newer of them was read whole since."""
     rows = (
         generations.damaged()
@@ -114,13 +140,14 @@ def damaged() -> list[str]:
         .select_related("source__host")
         .order_by("source__host__name", "source__path", "-sequence")
     )
-    seen: dict[int, str] = {}
+    seen: dict[int, Trouble] = {}
     for row in rows[: MOST * 10]:
-        seen.setdefault(row.source_id, f"{row.source.host.name}: {row.verify_problem}")
-    return bounded(seen.values())
+        name = row.source.host.name
+        seen.setdefault(row.source_id, Trouble(f"{name}: {row.verify_problem}", host=name))
+    return list(seen.values())
 
 
-def skipping(now: datetime) -> list[str]:
+def skipping(now: datetime) -> list[Trouble]:
     """Schedules whose last fires started nothing although there was something to start; wanted pauses do not count."""
     recent = (
         ScheduleFire.objects.filter(fired_at__gt=now - LOOK_BACK, ended_at__isnull=False, schedule__enabled=True)
@@ -133,7 +160,7 @@ def skipping(now: datetime) -> list[str]:
     for fire in recent:
         fires.setdefault(fire.schedule_id, []).append(fire)
     idle = [last for last in fires.values() if len(last) == SKIPS and all(map(was_skipped, last))]
-    return bounded(skipped_words(last[0]) for last in idle)
+    return [skipped_words(last[0]) for last in idle]
 
 
 def was_skipped(fire: ScheduleFire) -> bool:
@@ -141,10 +168,11 @@ def was_skipped(fire: ScheduleFire) -> bool:
     return fire.started == 0 and fire.skipped > len(fire.owed)
 
 
-def skipped_words(fire: Any) -> str:
+def skipped_words(fire: Any) -> Trouble:
     """The schedule and why it was skipped last."""
     why = (fire.text.splitlines() or ["no reason was noted"])[0].rstrip(".")
-    return f"The schedule {fire.schedule.name} was skipped {SKIPS} times in a row or more ({why}): ./herder schedules"
+    said = f"The schedule {fire.schedule.name} was skipped {SKIPS} times in a row or more ({why})"
+    return Trouble(said, "./herder schedules")
 
 
 def bounded(sentences: Iterable[str]) -> list[str]:

@@ -4,13 +4,13 @@ from django.contrib import admin
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path, register_converter
 from django.urls.converters import StringConverter
-from django.views.generic import RedirectView
 
 from hosts.views import generation, herd, host
 from jobs import views as jobs
 from piherder.accounts import step_views as steps
 from piherder.accounts import views as accounts
 from piherder.archive.views import back_up_herder, herder_backups
+from piherder.dashboard.views import dashboard
 from piherder.health import health
 from piherder.views import Login, SecondStep, SetUp
 
@@ -62,7 +62,7 @@ account_patterns = [
     path("accounts/<int:pk>/log-out/", accounts.sign_out, name="sign_out"),
 ]
 urlpatterns = [
-    path("", RedirectView.as_view(pattern_name="jobs"), name="start"),
+    path("", dashboard, name="start"),
     path("login/", Login.as_view(), name="login"),
     path("login/code/", SecondStep.as_view(), name="second_step_at_login"),
     path("login/set-up/", SetUp.as_view(), name="set_up_at_login"),

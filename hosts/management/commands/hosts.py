@@ -38,7 +38,7 @@ class Command(HostCommand):
         elif hosts:
             busy = set(Job.objects.filter(status__in=ACTIVE).values_list("host_id", flat=True))
             late = standing.late(timezone.now())
-            rows = [row(host, busy=host.pk in busy, late=late.get(host.pk, "")) for host in hosts]
+            rows = [row(host, busy=host.pk in busy, late=str(late.get(host.pk, ""))) for host in hosts]
             table(
                 self.stdout,
                 ("host", "address", "state", "seen", "last backup", "sources", ""),

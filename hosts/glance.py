@@ -128,6 +128,7 @@ def _hosts(**only: object) -> QuerySet[Host]:
         Host.herd.filter(**only)
         .select_related("facts", "credential", "jump", "backup_root")
         .annotate(proven_at=Max("sources__generations__verified_at", filter=good), has_sources=Exists(sources))
+        .order_by("name")  # the model's own order does not hold beside an aggregate
     )
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.utils import timezone
-from django_celery_beat.models import PeriodicTask
+from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from jobs import registry
 from jobs.models import ScheduleFire
@@ -87,15 +87,33 @@ def next_due(row: PeriodicTask, wish: Wish, now: datetime) -> datetime | None:
     return due.replace(microsecond=0)
 
 
+DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
 def rhythm_words(row: PeriodicTask) -> str:
-    """ "every 15 min", or a cron line with its zone."""
+    """ "every 15 min", "every day at 03:30 UTC", or a cron line with its zone where no short words say the same."""
     if row.interval:
         unit = {"minutes": "min", "hours": "h", "seconds": "s", "days": "d"}.get(
             row.interval.period, row.interval.period
         )
         return f"every {row.interval.every} {unit}"
     if row.crontab:
-        cron = row.crontab
-        fields = (cron.minute, cron.hour, cron.day_of_month, cron.month_of_year, cron.day_of_week)
-        return f"{' '.join(fields)} {cron.timezone}"
+        return _cron_words(row.crontab)
     return f"at {row.solar.event}" if row.solar else str(row.schedule)
+
+
+def _cron_words(cron: CrontabSchedule) -> str:
+    fields = (cron.minute, cron.hour, cron.day_of_month, cron.month_of_year, cron.day_of_week)
+    day = _day_words(cron.day_of_week)
+    if day and fields[2:4] == ("*", "*") and cron.minute.isdecimal() and cron.hour.isdecimal():
+        return f"every {day} at {int(cron.hour):02d}:{int(cron.minute):02d} {cron.timezone}"
+    return f"{' '.join(fields)} {cron.timezone}"
+
+
+def _day_words(day_of_week: str) -> str:
+    """The name of a single weekday (0 and 7 are both Sunday), "day" for all of them, "" for anything else."""
+    if day_of_week == "*":
+        return "day"
+    if day_of_week.isdecimal():
+        return DAYS[int(day_of_week)] if int(day_of_week) < len(DAYS) else ""
+    return next((name for name in DAYS if name[:3].lower() == day_of_week.lower()), "")

@@ -89,7 +89,7 @@ def percent(length: timedelta) -> float:
 
 
 def ticks(begin: datetime, end: datetime) -> Iterable[Tick]:
-    """Every sixth full hour by the wall clock of this site; counted in UTC, so that a change of its clock does no harm."""
+    """Every sixth full hour by the wall clock of this site; counted in UTC, as that clock changes twice a year."""
     moment = timezone.localtime(begin).replace(minute=0, second=0, microsecond=0).astimezone(UTC)
     while (moment := moment + timedelta(hours=1)) < end:
         local = timezone.localtime(moment)

@@ -133,4 +133,3 @@ def _label(job: Job) -> str:
         return registry.get(job.kind).label
     except UnknownKind:
         return job.kind
-

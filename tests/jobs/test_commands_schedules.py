@@ -41,7 +41,7 @@ def test_a_crontab_is_due_next_in_its_own_zone() -> None:
     nightly(zone="Europe/Berlin")
     (entry,) = timetable(NOON)
     assert entry.next_due == datetime(2026, 12, 1, 1, 30, tzinfo=UTC)
-    assert entry.rhythm == "30 2 * * * Europe/Berlin"
+    assert entry.rhythm == "every day at 02:30 Europe/Berlin"
 
 
 def test_an_interval_is_due_after_its_last_run() -> None:

@@ -131,8 +131,23 @@ def test_an_interval_in_words(every: int, period: str, words: str) -> None:
     assert rhythm_words(row) == words
 
 
-def test_a_cron_line_is_shown_with_its_zone() -> None:
-    assert rhythm_words(make_schedule(cron="*/5 1-3 1,15 * mon", zone="Asia/Tokyo")) == "*/5 1-3 1,15 * mon Asia/Tokyo"
+@pytest.mark.parametrize(
+    ("cron", "words"),
+    [
+        ("30 3 * * *", "every day at 03:30"),
+        ("5 14 * * 0", "every Sunday at 14:05"),
+        ("5 14 * * 7", "every Sunday at 14:05"),
+        ("0 4 * * 1", "every Monday at 04:00"),
+        ("0 4 * * sat", "every Saturday at 04:00"),
+        ("0 4 * * 1,3", "0 4 * * 1,3"),
+        ("0 4 1 * *", "0 4 1 * *"),
+        ("0 4 * 6 *", "0 4 * 6 *"),
+        ("0 */4 * * *", "0 */4 * * *"),
+        ("*/5 1-3 1,15 * mon", "*/5 1-3 1,15 * mon"),
+    ],
+)
+def test_a_cron_line_in_words_where_they_say_the_same(cron: str, words: str) -> None:
+    assert rhythm_words(make_schedule(cron=cron, zone="Asia/Tokyo")) == f"{words} Asia/Tokyo"
 
 
 def test_a_single_moment_is_listed_too() -> None:

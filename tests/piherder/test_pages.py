@@ -199,7 +199,7 @@ def test_odd_notes_are_refused_in_words(boss: Client, pages: list[str], address:
 def test_errors_are_pages_in_words(boss: Client) -> None:
     missing = boss.get("/nowhere/")
     assert missing.status_code == 404
-    assert "Go to the jobs" in missing.content.decode()
+    assert "Go to the dashboard" in missing.content.decode()
 
 
 def test_a_fault_of_ours_is_a_page(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,10 +212,6 @@ def test_a_fault_of_ours_is_a_page(boss: Client, monkeypatch: pytest.MonkeyPatch
     assert answer.status_code == 500
     assert "This page could not be made" in answer.content.decode()
     assert "PLANTED" not in answer.content.decode()
-
-
-def test_the_start_leads_to_the_jobs(boss: Client) -> None:
-    assert boss.get("/")["Location"] == "/jobs/"
 
 
 @pytest.mark.parametrize("name", ["piherder/piherder.css", "piherder/admin.css", "django_htmx/htmx-2.min.js"])

@@ -6,7 +6,7 @@ from __future__ import annotations
 ANYONE, VIEWER, OPERATOR, ADMIN, NOBODY = range(5)
 
 PAGES = {
-    "start": (VIEWER, VIEWER),
+    "start": (VIEWER, NOBODY),
     "login": (ANYONE, ANYONE),
     "second_step_at_login": (ANYONE, ANYONE),  # who did not give a password begins with it
     "set_up_at_login": (ANYONE, ANYONE),

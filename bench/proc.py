@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -46,6 +47,15 @@ def written(pids: list[int]) -> int:
 def memory(pids: list[int]) -> int:
     """Bytes of memory, each page shared with others counted by its share (smaps_rollup, Pss)."""
     return 1024 * _sum(pids, "smaps_rollup", "Pss")
+
+
+def seconds(pids: list[int]) -> float:
+    """Seconds of processor time, of these processes and of children they have waited for (proc_pid_stat(5))."""
+    ticks = 0
+    for pid in pids:
+        with suppress(OSError):
+            ticks += sum(map(int, (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def name(pid: int) -> str:

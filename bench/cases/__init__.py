@@ -22,4 +22,5 @@ CASES = {
     "down": Case("down", "start of a job while 100 hosts are down"),
     "losses": Case("losses", "how fast a lost worker's job fails"),
     "idle": Case("idle", "bytes written and memory of an idle installation", embedded=True),
+    "dashboards": Case("dashboards", "what open dashboards cost", embedded=True),
 }

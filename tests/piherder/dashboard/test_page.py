@@ -13,7 +13,7 @@ from django.utils import timezone
 from hosts.models import Host
 from jobs.models import EngineSettings, Job, JobEvent, WaitingOn
 from jobs.schedules import ensure
-from piherder.dashboard import seen
+from piherder.dashboard import seen, views
 from tests import people
 from tests.factories import change, fence, make_host, make_job, make_node, running_on, waiting_on
 from tests.hosts.rows import make_generation, make_source
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.django_db
 PART = {"HX-Request": "true"}
 EVIL = '"><script>alert(1)</script>'
+
+
+@pytest.fixture(autouse=True)
+def _nothing_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "_drawn", {})
 
 
 @pytest.fixture
@@ -106,6 +111,20 @@ def test_what_changes_is_shown(reader: Client, do: Callable[[], object]) -> None
     answer = reader.get(reverse("start"), {"seen": tag}, headers=PART)
     assert answer.status_code == 200
     assert last_seen(answer.content.decode()) == seen.now() != tag
+
+
+def test_many_open_pages_have_it_drawn_once(
+    reader: Client, monkeypatch: pytest.MonkeyPatch, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    busy_herd(3)
+    first = reader.get(reverse("start"), headers=PART)
+    boss = people.boss()
+    with django_assert_max_num_queries(6):
+        answer = boss.get(reverse("start"), {"seen": "another"}, headers=PART)
+    assert answer.content == first.content
+    assert answer["Cache-Control"] == "no-store"
+    Job.objects.update(step="another")
+    assert b"another" in boss.get(reverse("start"), headers=PART).content
 
 
 def test_times_on_the_page_go_by(reader: Client, monkeypatch: pytest.MonkeyPatch) -> None:

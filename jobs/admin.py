@@ -8,8 +8,9 @@ from django.conf import settings
 from django.contrib import admin, messages
 from django.utils.html import format_html
 
+from jobs.in_place import refusal_words
 from jobs.models import BeatLease, Door, EngineSettings, Job, JobEvent, Lane, ScheduleFire, WorkerNode
-from jobs.pages import MAY_RUN, asker, refusal_words
+from jobs.pages import MAY_RUN, asker
 from jobs.services import Refused, request_cancel, run_again
 
 if TYPE_CHECKING:

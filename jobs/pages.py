@@ -1,28 +1,23 @@
-"""What the web pages of every app share: who asks, who may, page and htmx part from one view, refusals in words."""
+"""What the web pages of every app share: who asks, who may, page and htmx part from one view."""
 
 from __future__ import annotations
 
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
-from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.shortcuts import redirect, render
-from django.urls import reverse
+from django.shortcuts import render
 from django.utils.functional import SimpleLazyObject
-from django.utils.html import format_html
 from django.views.decorators.http import require_POST
 
 from jobs.models import Door, EngineSettings
-from jobs.services import Asker, Refused
+from jobs.services import Asker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from django.forms import BaseForm
     from django.http import HttpRequest, HttpResponse
-
-    from jobs.services import Requested
 
 P = ParamSpec("P")
 MAY_RUN = "jobs.add_job"
@@ -54,34 +49,18 @@ def asker(request: HttpRequest, door: Door = Door.PAGE) -> Asker:
     return Asker(door, user=request.user, client_ip=request.META.get("REMOTE_ADDR") or None)
 
 
+def is_part(request: HttpRequest) -> bool:
+    """Whether a page that is open asks, and not a person for a whole one."""
+    return bool(getattr(request, "htmx", False))
+
+
 def page(request: HttpRequest, name: str, context: dict[str, Any], *, status: int = 200) -> HttpResponse:
     """`name`.html, or for htmx the part of it that lives: `name`_part.html."""
-    part = "_part" if getattr(request, "htmx", False) else ""
+    part = "_part" if is_part(request) else ""
     response = render(request, f"{name}{part}.html", {"may_run": may_run(request), **context}, status=status)
     response["Vary"] = "HX-Request"
     response["Cache-Control"] = "no-store"
     return response
-
-
-def to_job(request: HttpRequest, ask: Callable[[], Requested], back: str) -> HttpResponse:
-    """Ask for a job and go to it; a refusal is said on the page `back`."""
-    try:
-        answer = ask()
-    except Refused as refusal:
-        messages.error(request, refusal_words(refusal))
-        return redirect(back)
-    if answer.attached:
-        messages.info(request, f"Job {answer.job.pk} was already doing this; you are looking at it.")
-    return redirect("job", answer.job.pk)
-
-
-def refusal_words(refusal: Refused) -> str:
-    """The sentence of a refusal, with a link to the job in the way."""
-    if refusal.job is None:
-        return str(refusal)
-    return format_html(
-        '{} <a href="{}">See job {}</a>', str(refusal), reverse("job", args=[refusal.job.pk]), refusal.job.pk
-    )
 
 
 def first_error(form: BaseForm) -> str:

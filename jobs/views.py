@@ -13,9 +13,9 @@ from django.views.decorators.http import require_safe
 from jobs import logs
 from jobs.filters import JobFilter, job_page
 from jobs.forms import HoldForm
-from jobs.log_view import look, steps
+from jobs.in_place import LONGEST, live, to_job
 from jobs.models import Job
-from jobs.pages import asker, changes, first_error, page, to_job
+from jobs.pages import asker, changes, first_error, is_part, page
 from jobs.services import Refused, hold, release, request_cancel, run_again
 
 if TYPE_CHECKING:
@@ -38,9 +38,8 @@ def job(request: HttpRequest, pk: int) -> HttpResponse:
     """One job; its part is asked for again until the job has ended, each time with the lines that are new."""
     found = get_object_or_404(Job.objects.select_related("host"), pk=pk)
     after = request.GET.get("after", "")
-    log = look(found, int(after) if after.isdecimal() and len(after) < 18 else 0)
-    shown = {"job": found, "log": log, "events": found.events.all(), "steps": steps(found)}
-    return page(request, "jobs/job", shown)
+    shown = live(found, int(after) if after.isdecimal() and len(after) < LONGEST else 0)
+    return page(request, "jobs/job", {**shown, "in_place": "in_place" in request.GET})
 
 
 @require_safe
@@ -62,17 +61,21 @@ def whole_log(pk: int) -> Iterator[str]:
 @changes
 def cancel_job(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask for a job's end."""
-    found = get_object_or_404(Job, pk=pk)
+    found = get_object_or_404(Job.objects.select_related("host"), pk=pk)
     try:
-        messages.info(request, request_cancel(found, asker=asker(request)))
+        said, words = messages.info, request_cancel(found, asker=asker(request))
     except Refused as refusal:
-        messages.error(request, str(refusal))
+        said, words = messages.error, str(refusal)
+    if is_part(request):
+        found.refresh_from_db()
+        return page(request, "jobs/job", {**live(found), "in_place": True})
+    said(request, words)
     return redirect("job", pk)
 
 
 @changes
 def job_again(request: HttpRequest, pk: int) -> HttpResponse:
-    """Ask for the same work anew and go to the new job."""
+    """Ask for the same work anew and show the new job."""
     found = get_object_or_404(Job, pk=pk)
     return to_job(request, lambda: run_again(found, asker=asker(request)), reverse("job", args=[pk]))
 

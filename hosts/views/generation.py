@@ -13,7 +13,8 @@ from hosts.enrol import EnrolRefused
 from hosts.forms import KeepForm, RestoreForm
 from hosts.models import Generation, GenerationStatus
 from hosts.shelf import folder, keep, let_go
-from jobs.pages import asker, changes, first_error, may_run, page, to_job
+from jobs.in_place import refuse, to_job
+from jobs.pages import asker, changes, first_error, may_run, page
 from jobs.services import request_job
 
 if TYPE_CHECKING:
@@ -39,13 +40,12 @@ def generation(request: HttpRequest, name: str, pk: int) -> HttpResponse:
 
 @changes
 def restore(request: HttpRequest, name: str, pk: int) -> HttpResponse:
-    """Ask for a restore, or its dry run; leads to the job."""
+    """Ask for a restore, or its dry run; the job is shown live."""
     found = _find(name, pk)
     back = reverse("generation", args=[name, pk])
     form = RestoreForm(request.POST)
     if not form.is_valid():
-        messages.error(request, first_error(form))
-        return redirect(back)
+        return refuse(request, first_error(form), back)
     goal, params = form.cleaned_data["host"].pk, form.params(found)
     return to_job(request, lambda: request_job("restore", goal, params, asker=asker(request)), back)
 

@@ -12,7 +12,8 @@ from django.views.decorators.http import require_safe
 
 from hosts.forms import HerdRunForm
 from hosts.glance import glances
-from jobs.pages import asker, changes, first_error, page, refusal_words
+from jobs.in_place import refusal_words
+from jobs.pages import asker, changes, first_error, page
 from jobs.services import Refused, request_job
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from hosts.forms import PauseForm, RunForm, host_kinds
 from hosts.glance import glances
 from hosts.models import Host
 from hosts.shelf import shelves
+from jobs.in_place import refuse, to_job
 from jobs.models import Job
-from jobs.pages import asker, changes, first_error, page, to_job
+from jobs.pages import asker, changes, first_error, page
 from jobs.services import request_job
 
 if TYPE_CHECKING:
@@ -40,13 +41,12 @@ def host(request: HttpRequest, name: str) -> HttpResponse:
 
 @changes
 def run_on_host(request: HttpRequest, name: str) -> HttpResponse:
-    """One kind of work on this host; leads to the job."""
+    """One kind of work on this host; the job is shown live."""
     found = get_object_or_404(Host.herd, name=name)
     form = RunForm(request.POST)
     back = reverse("host", args=[name])
     if not form.is_valid():
-        messages.error(request, first_error(form))
-        return redirect(back)
+        return refuse(request, first_error(form), back)
     return to_job(request, lambda: request_job(form.cleaned_data["kind"], found.pk, asker=asker(request)), back)
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from jobs.in_place import to_job
 from jobs.models import ACTIVE, Job
-from jobs.pages import asker, changes, page, to_job
+from jobs.pages import asker, changes, page
 from jobs.services import request_job
 from piherder.archive.overview import KIND, overview
 
@@ -25,5 +26,5 @@ def herder_backups(request: HttpRequest) -> HttpResponse:
 
 @changes
 def back_up_herder(request: HttpRequest) -> HttpResponse:
-    """Ask for an archive now; leads to the job."""
+    """Ask for an archive now; the job is shown live."""
     return to_job(request, lambda: request_job(KIND, asker=asker(request)), reverse("herder_backups"))

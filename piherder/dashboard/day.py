@@ -77,7 +77,7 @@ def day(found: Recent) -> Day:
 
 def bar(job: Job, begin: datetime, now: datetime) -> Bar:
     """A job's bar; what began before the day begins at its edge."""
-    since, until = max(job.started_at or now, begin), job.finished_at or now
+    since, until = job.started_at or now, job.finished_at or now
     left = percent(since - begin)
     top, height = SHAPES.get(Status(job.status), RUNNING)
     return Bar(job, left, round(max(0.0, percent(until - begin) - left), 3), top, height)

@@ -6,12 +6,15 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from django import template
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 
 from hosts.words import size as size_words
 from jobs import registry
+from jobs.in_place import kept
 from jobs.models import Job, Status
+from jobs.pages import may_run
 from jobs.registry import UnknownKind
 from jobs.spans import ago
 from jobs.spans import took as took_words
@@ -20,12 +23,17 @@ from piherder.accounts.sessions import browser_words
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
+    from django.template import Context
     from django.utils.safestring import SafeString
 
 register = template.Library()
 BAR = (
     '<svg class="bar {}" viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label="{}">'
     '<rect class="fill" width="{}" height="4"/></svg>'
+)
+IN_PLACE = (
+    'method="post" action="{0}" hx-post="{0}" hx-target="{1}" hx-swap="outerHTML show:top" '
+    'hx-disabled-elt="find button"'
 )
 ICONS = {Status.SUCCEEDED: "ok", Status.FAILED: "bad", Status.CANCELLED: "off", Status.RUNNING: "run"}
 
@@ -81,6 +89,19 @@ def icon(name: str) -> SafeString:
 def bar(percent: int | None, label: str, level: str = "run") -> SafeString:
     """A bar that needs no style attribute; without a percentage it is empty."""
     return format_html(BAR, level if percent is not None else "unknown", label, percent or 0)
+
+
+@register.simple_tag
+def posts_in_place(view: str, *args: Any, target: str = "#in-place") -> SafeString:
+    """What makes a form that starts a job show it on its own page; without script the form leads to the job."""
+    return format_html(IN_PLACE, reverse(view, args=args), target)
+
+
+@register.inclusion_tag("jobs/in_place.html", takes_context=True)
+def job_in_place(context: Context) -> dict[str, Any]:
+    """The live view of the job that the page's address names, else the empty place where one goes."""
+    request = context["request"]
+    return {**kept(request), "may_run": may_run(request), "csrf_token": context.get("csrf_token")}
 
 
 @register.filter

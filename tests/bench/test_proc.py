@@ -56,3 +56,10 @@ def test_processes_that_are_gone_count_for_nothing() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     assert (proc.written([gone.pid]), proc.memory([gone.pid]), proc.name(gone.pid)) == (0, 0, "")
+
+
+def test_processor_time_grows_with_work_and_a_process_that_is_gone_took_none() -> None:
+    before = proc.seconds([os.getpid()])
+    while proc.seconds([os.getpid()]) < before + 0.05:
+        pass
+    assert proc.seconds([2**22 + 1]) == 0

@@ -81,9 +81,9 @@ def test_an_empty_herd_says_the_next_step(reader: Client) -> None:
 
 
 def test_the_list_is_polled_only_while_work_is_active(reader: Client, host: Host) -> None:
-    assert "hx-trigger" not in shown(reader, "hosts")
+    assert "every 4s" not in shown(reader, "hosts")
     make_job("host_facts", host)
-    assert "hx-trigger" in reader.get(reverse("hosts"), headers=PART).content.decode()
+    assert "every 4s" in reader.get(reverse("hosts"), headers=PART).content.decode()
 
 
 def test_the_list_costs_the_same_with_many_hosts(

@@ -18,11 +18,13 @@ from piherder.archive.dump import dump
 from piherder.archive.errors import of_system
 from piherder.archive.manifest import INSIDE, NOT_INSIDE, SITE, Engine, Manifest
 from piherder.archive.names import ArchiveName, next_sequence
+from piherder.archive.proof import prove
 from piherder.archive.shelf import PARTIAL, Archive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from piherder.archive.pack import Content
 
 BACKUP, RESTORE = "backup-", "restore-"
 
@@ -61,12 +63,14 @@ def make(work: Work, folder: Path, keep: int) -> Made:
     with workplace(settings.DATA, BACKUP) as plain:
         work.step("dump the database")
         files, found = _collect(work, plain, with_master_key=secret is not None)
-        work.step("pack")
-        with shelf.new_file(folder, str(name)) as out:
-            with _through(secret, out, plain, work) as pipe:
+        with shelf.only_whole(folder, str(name)) as partial:
+            work.step("pack")
+            with shelf.new_file(folder, str(name)) as out, _through(secret, out, plain, work) as pipe:
                 pack.write(pipe, found, files, work.check_cancel)
+            work.step("read it back")
+            prove(partial, secret, plain, found, work.check_cancel)
             work.step("publish")
-    path = shelf.publish(folder, str(name))
+            path = shelf.publish(folder, str(name))
     return Made(Archive(path, name, path.stat().st_size), found, shelf.prune(folder, keep))
 
 
@@ -96,20 +100,27 @@ def _through(secret: bytes | None, out: IO[bytes], plain: Path, work: Work) -> I
         yield pipe
 
 
-def _collect(work: Work, folder: Path, *, with_master_key: bool) -> tuple[dict[str, Path], Manifest]:
-    """The files of an archive and its manifest. Raises ArchiveError."""
+def _collect(work: Work, folder: Path, *, with_master_key: bool) -> tuple[dict[str, Content], Manifest]:
+    """The members of an archive and its manifest. Raises ArchiveError.
+
+    The key may be changed while a long dump is made, which holds what was sealed before: all keys that were in effect
+    at its beginning or are at its end belong to it. Keys go from memory into the archive and into no file.
+    """
+    before = site.master_keys()
     dumped, engine = dump(folder, work.check_cancel)
-    files = {dumped.name: dumped}
+    keys = tuple(dict.fromkeys((*site.master_keys(), *before)))
+    members: dict[str, Content] = {dumped.name: dumped}
+    for name, content in site.values(keys if with_master_key else ()).items():
+        members[f"{SITE}{name}"] = f"{content}\n".encode()
     try:
-        for name, content in site.values(with_master_key=with_master_key).items():
-            files[f"{SITE}{name}"] = folder / name
-            (folder / name).write_text(content + "\n", encoding="utf-8")
-        return files, _manifest(work, files, engine, with_master_key=with_master_key)
+        return members, _manifest(work, members, engine, keys, with_master_key=with_master_key)
     except OSError as error:
         raise of_system(error, folder) from error
 
 
-def _manifest(work: Work, files: dict[str, Path], engine: Engine, *, with_master_key: bool) -> Manifest:
+def _manifest(
+    work: Work, members: dict[str, Content], engine: Engine, keys: tuple[str, ...], *, with_master_key: bool
+) -> Manifest:
     return Manifest(
         piherder=site.version(),
         commit=site.commit(),
@@ -118,7 +129,7 @@ def _manifest(work: Work, files: dict[str, Path], engine: Engine, *, with_master
         database=engine,
         migrations=patiently(site.migrations, work.check_cancel),
         master_key=INSIDE if with_master_key else NOT_INSIDE,
-        master_key_fingerprints=site.fingerprints(site.master_keys()),
+        master_key_fingerprints=site.fingerprints(keys),
         counts=patiently(site.counts, work.check_cancel),
-        members=[pack.member_of(path, name, work.check_cancel) for name, path in files.items()],
+        members=[pack.member_of(content, name, work.check_cancel) for name, content in members.items()],
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from piherder.archive import manifest
@@ -17,11 +18,11 @@ from piherder.archive.manifest import Manifest, Member
 from piherder.archive.shelf import private_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping
 
 BLOCK = tarfile.BLOCKSIZE
 CHUNK = 1 << 18
+Content = Path | bytes  # of a member: a file, or what shall never be one
 
 
 class Truncated(ArchiveError):
@@ -43,10 +44,15 @@ class Watched(io.RawIOBase):
         return self._file.read(size)
 
 
-def member_of(path: Path, name: str, tick: Callable[[], None]) -> Member:
-    """Size and digest of a file. Raises OSError."""
+def reader(content: Content) -> IO[bytes]:
+    """A member's content, opened. Raises OSError."""
+    return io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
+
+
+def member_of(content: Content, name: str, tick: Callable[[], None]) -> Member:
+    """Size and digest of a member. Raises OSError."""
     digest, size = hashlib.sha256(), 0
-    with path.open("rb") as handle:
+    with reader(content) as handle:
         while data := handle.read(CHUNK):
             tick()
             digest.update(data)
@@ -54,13 +60,13 @@ def member_of(path: Path, name: str, tick: Callable[[], None]) -> Member:
     return Member(name, size, digest.hexdigest())
 
 
-def write(out: IO[bytes], found: Manifest, files: dict[str, Path], tick: Callable[[], None]) -> None:
-    """Write the manifest and the members' files to `out`. Raises OSError."""
+def write(out: IO[bytes], found: Manifest, files: Mapping[str, Content], tick: Callable[[], None]) -> None:
+    """Write the manifest and the members to `out`. Raises OSError."""
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT) as tar:
         text = found.to_bytes()
         tar.addfile(_header(manifest.NAME, len(text)), io.BytesIO(text))
         for member in found.members:
-            with files[member.name].open("rb") as handle:
+            with reader(files[member.name]) as handle:
                 tar.addfile(_header(member.name, member.size), Watched(handle, tick))
 
 
@@ -83,29 +89,41 @@ def read_manifest(source: IO[bytes]) -> Manifest:
 
 def read_members(source: IO[bytes], found: Manifest, folder: Path, tick: Callable[[], None]) -> dict[str, Path]:
     """Put each member under a name of our own into `folder`. Raises ArchiveError or OSError."""
-    wanted = {member.name: member for member in found.members}
     files: dict[str, Path] = {}
+    for member in _members(source, found):
+        goal = files[member.name] = folder / f"member-{len(files)}"
+        with private_file(goal) as handle:
+            _take(source, member, handle.write, tick)
+    return files
+
+
+def prove_members(source: IO[bytes], found: Manifest, tick: Callable[[], None]) -> None:
+    """Read each member and keep nothing. Raises ArchiveError for one that is not as the manifest says."""
+    for member in _members(source, found):
+        _take(source, member, lambda _data: None, tick)
+
+
+def _members(source: IO[bytes], found: Manifest) -> Iterator[Member]:
+    """Each member as its header comes; whoever asks takes the content before the next. Raises ArchiveError."""
+    wanted = {member.name: member for member in found.members}
     while info := _next(source):
         member = wanted.pop(info.name, None)
         if member is None:
             raise ArchiveError(f"The archive holds a file that its manifest lacks ({info.name!r}): do not use it.")
         if info.size != member.size:
             raise ArchiveError(f"{info.name} has another size than the manifest says: take another archive.")
-        files[member.name] = _extract(source, member, folder / f"member-{len(files)}", tick)
+        yield member
     if wanted:
         raise ArchiveError(f"The archive lacks {', '.join(sorted(wanted))}: take another one.")
-    return files
 
 
-def _extract(source: IO[bytes], member: Member, goal: Path, tick: Callable[[], None]) -> Path:
+def _take(source: IO[bytes], member: Member, write: Callable[[bytes], object], tick: Callable[[], None]) -> None:
     digest = hashlib.sha256()
-    with private_file(goal) as handle:
-        for data in _content(source, member.size, tick):
-            digest.update(data)
-            handle.write(data)
+    for data in _content(source, member.size, tick):
+        digest.update(data)
+        write(data)
     if digest.hexdigest() != member.sha256:
         raise ArchiveError(f"{member.name} was changed since the archive was made: take another one.")
-    return goal
 
 
 def _next(source: IO[bytes]) -> tarfile.TarInfo | None:

@@ -111,6 +111,16 @@ def new_file(folder: Path, name: str) -> Iterator[IO[bytes]]:
         raise
 
 
+@contextmanager
+def only_whole(folder: Path, name: str) -> Iterator[Path]:
+    """Where the partial of `name` lies; it is gone when the block ends without having published it."""
+    partial = folder / f"{PARTIAL}{name}"
+    try:
+        yield partial
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 def private_file(path: Path) -> IO[bytes]:
     """A new file for its owner alone, whatever the umask. Raises OSError, also when something is there."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb")

@@ -38,10 +38,10 @@ class Placed:
     aside: Path | None
 
 
-def values(*, with_master_key: bool) -> dict[str, str]:
-    """The content of the site files as they are in effect, by name."""
+def values(keys: tuple[str, ...]) -> dict[str, str]:
+    """The content of the site files as they are in effect, by name; with these master keys, if any are given."""
     found = {"django.key": settings.SECRET_KEY, "install.id": settings.PIHERDER_INSTALL_ID}
-    return {**found, "master.key": key_text(master_keys())} if with_master_key else found
+    return {**found, "master.key": key_text(keys)} if keys else found
 
 
 def master_keys() -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import stat
 import subprocess
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +16,7 @@ from piherder.archive import manifest, pack, shelf, site
 from piherder.archive.errors import ArchiveError
 from piherder.archive.make import BACKUP, RESTORE, make, workplace
 from piherder.archive.unpack import Unpacked, database_file, unpack
+from tests.piherder.archive.played import Played
 from tests.piherder.archive.test_manifest import sample
 
 if TYPE_CHECKING:
@@ -26,29 +26,11 @@ if TYPE_CHECKING:
     from tests.piherder.archive.conftest import Herder
 
 
-@dataclass(slots=True)
-class Played:
-    """A job; `at` is called at the beginning of each step."""
-
-    at: Callable[[str], None] = lambda _name: None
-    steps: list[str] = field(default_factory=list)
-
-    def step(self, name: str) -> None:
-        self.steps.append(name)
-        self.at(name)
-
-    def check_cancel(self) -> None:
-        """Nobody cancels."""
-
-    def log(self, line: str) -> None:
-        """Nobody reads."""
-
-
 class TakenAway(Exception):
     """The job is no longer ours."""
 
 
-@pytest.mark.parametrize("lost_at", ["dump the database", "pack", "publish"])
+@pytest.mark.parametrize("lost_at", ["dump the database", "pack", "read it back", "publish"])
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_a_job_that_was_taken_away_publishes_nothing(herder: Herder, lost_at: str, encrypted: bool) -> None:
     if encrypted:
@@ -84,11 +66,11 @@ def test_what_is_plain_lies_in_the_data_folder_for_its_owner_alone(herder: Herde
     def look(name: str) -> None:
         if name == "pack":
             (place,) = herder.data.glob(f"{shelf.PARTIAL}*")
-            seen.extend((path.name, stat.S_IMODE(path.stat().st_mode)) for path in (place, place / "master.key"))
+            seen.extend((path.name, stat.S_IMODE(path.stat().st_mode)) for path in (place, *place.glob("database.*")))
 
     make(Played(look), herder.folder, 3)
     assert seen[0][1] == 0o700
-    assert seen[1][0] == "master.key"
+    assert seen[1] == (manifest.DUMPS[connection.vendor], 0o600)
     assert herder.leftovers() == []
 
 
@@ -137,8 +119,9 @@ def test_a_dump_goes_to_a_new_file_only(herder: Herder, tmp_path: Path) -> None:
 
 
 def test_values_of_the_site_are_those_in_effect(herder: Herder) -> None:
-    assert site.values(with_master_key=False).keys() == {"django.key", "install.id"}
-    assert site.values(with_master_key=True)["master.key"].split() == list(live.PIHERDER_MASTER_KEYS)
+    keys = site.master_keys()
+    assert site.values(()).keys() == {"django.key", "install.id"}
+    assert site.values(keys)["master.key"].split() == list(live.PIHERDER_MASTER_KEYS) == list(keys)
 
 
 @pytest.mark.parametrize("folder", ["missing", "no clone"])
@@ -168,8 +151,8 @@ def test_a_member_that_grows_while_it_is_packed_is_not_published(
 ) -> None:
     measure = pack.member_of
 
-    def lie(path: Path, name: str, tick: Callable[[], None]) -> manifest.Member:
-        found = measure(path, name, tick)
+    def lie(content: pack.Content, name: str, tick: Callable[[], None]) -> manifest.Member:
+        found = measure(content, name, tick)
         return manifest.Member(name, found.size + 4096, found.sha256)
 
     monkeypatch.setattr(pack, "member_of", lie)

@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 
 
 def guess(request: HttpRequest, user: User) -> HttpResponse | None:
-    """Count a guess at an account's code or password; the page that refuses it, or None when it is looked at."""
+    """Count a guess at an account's code or password; the page that refuses it, or None when it is looked at.
+
+    Who has to wait already waits no longer for trying.
+    """
     name, address = user.get_username(), limits.address_of(request)
-    limits.count(name, address)
-    if limits.wait(name, address, counted=1):
-        return limits.locked_page(request, None, {"username": name})
-    return None
+    if not limits.wait(name, address):
+        limits.count(name, address)
+        if not limits.wait(name, address, counted=1):
+            return None
+    return limits.locked_page(request, None, {"username": name})
 
 
 def was_right(request: HttpRequest, user: User) -> None:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from axes.models import AccessAttempt
 from django.contrib.sessions.models import Session
 from django.db import connection
 from django.test import Client
@@ -18,7 +19,7 @@ from django_otp.oath import TOTP
 from hosts.vault import seal
 from piherder.accounts import second_step
 from piherder.accounts.limits import PER_ACCOUNT
-from piherder.accounts.models import Authenticator, RecoveryCode, Rules
+from piherder.accounts.models import Authenticator, RecoveryCode, Rules, SignIn
 from piherder.accounts.roles import Role
 from tests import people
 from tests.commands import herder
@@ -114,11 +115,63 @@ def test_a_wrong_code_confirms_nothing_and_shows_the_same_key(user: User) -> Non
 def test_another_app_takes_the_place_of_the_first(user: User) -> None:
     old = equip(user)
     client = people.browser(user)
-    send(client, "begin", password=RIGHT)
+    send(client, "begin", password=RIGHT, code=app_code(user))
     assert second_step.authenticator_of(user)  # the first holds until the new one is proven
     send(client, "confirm", code=app_code(user, begun=True))
     assert Authenticator.objects.filter(user=user).count() == 1
     assert not second_step.accepts(user, old[0])
+
+
+def test_the_password_alone_puts_no_other_app_in_its_place(user: User) -> None:
+    equip(user)
+    client = people.browser(user)
+    for code in ("", "12345"):
+        assert "is not right" in send(client, "begin", password=RIGHT, code=code)
+    assert not Authenticator.objects.filter(confirmed=False).exists()
+
+
+def test_a_recovery_code_does(user: User) -> None:
+    codes = equip(user)
+    assert "Use this app" in send(people.browser(user), "begin", password=RIGHT, code=codes[0])
+
+
+def test_one_that_was_begun_is_not_shown_to_another_session(user: User) -> None:
+    send(people.browser(user), "begin", password=RIGHT)
+    key, other = second_step.spelled(Authenticator.objects.get()), people.browser(user)
+    page = send(other, "confirm", code="12345")
+    assert key not in page
+    assert "type your password again" in page
+    send(other, "confirm", code=app_code(user, begun=True))
+    assert not second_step.authenticator_of(user)
+
+
+def test_nor_to_who_comes_to_the_page_later(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = people.browser(user)
+    send(client, "begin", password=RIGHT)
+    key, now = second_step.spelled(Authenticator.objects.get()), time.time
+    monkeypatch.setattr("piherder.accounts.step_views.time.time", lambda: now() + second_step.PATIENCE + 1)
+    assert key not in send(client, "confirm", code="12345")
+
+
+def test_the_session_that_set_it_up_gets_a_new_key(user: User) -> None:
+    client = people.browser(user)
+    before = client.session.session_key
+    send(client, "begin", password=RIGHT)
+    send(client, "confirm", code=app_code(user, begun=True))
+    assert client.session.session_key != before
+    assert SignIn.objects.get().session_id == client.session.session_key
+
+
+def test_a_new_password_takes_no_guess_at_codes_back(user: User) -> None:
+    equip(user)
+    client, new = people.browser(user), "battery staple"
+    for _ in range(PER_ACCOUNT - 2):
+        send(client, "remove", code="12345")
+    client.post("/account/password/", {"old_password": RIGHT, "new_password1": new, "new_password2": new})
+    user.refresh_from_db()
+    assert user.check_password(new)
+    send(client, "remove", code="12345")
+    assert client.post("/account/second-step/", {"step": "remove", "code": app_code(user)}).status_code == 429
 
 
 def test_the_secret_is_sealed_and_the_codes_are_not_kept(user: User) -> None:
@@ -227,6 +280,16 @@ def test_codes_are_guesses_and_a_right_one_no_longer_helps(user: User) -> None:
     answer = client.post("/login/code/", {"code": app_code(user)})
     assert answer.status_code == 429
     assert not is_in(client)
+
+
+def test_who_keeps_typing_codes_waits_no_longer_for_it(user: User) -> None:
+    equip(user)
+    client = half_in()
+    for _ in range(PER_ACCOUNT):
+        give(client, "12345")
+    AccessAttempt.objects.update(attempt_time=timezone.now() - timedelta(minutes=10))
+    give(client, "12345")
+    assert "Try again in 5 minutes." in give(client, "12345")
 
 
 def test_the_password_again_takes_no_guess_back(user: User) -> None:

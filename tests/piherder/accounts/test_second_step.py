@@ -14,6 +14,7 @@ from django.contrib.sessions.models import Session
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
+from django_otp import DEVICE_ID_SESSION_KEY
 from django_otp.oath import TOTP
 
 from hosts.vault import seal
@@ -60,6 +61,15 @@ def half_in(name: str = "someone", onward: str = "") -> Client:
     client = Client(REMOTE_ADDR="192.0.2.1")
     answer = client.post(f"/login/?next={onward}", {"username": name, "password": RIGHT})
     assert answer.status_code == 302, answer.content
+    return client
+
+
+def browser(user: User) -> Client:
+    """Where this user is logged in through both steps."""
+    client = people.browser(user)
+    session = client.session
+    session[DEVICE_ID_SESSION_KEY] = Authenticator.objects.get(user=user, confirmed=True).persistent_id
+    session.save()
     return client
 
 
@@ -114,7 +124,7 @@ def test_a_wrong_code_confirms_nothing_and_shows_the_same_key(user: User) -> Non
 
 def test_another_app_takes_the_place_of_the_first(user: User) -> None:
     old = equip(user)
-    client = people.browser(user)
+    client = browser(user)
     send(client, "begin", password=RIGHT, code=app_code(user))
     assert second_step.authenticator_of(user)  # the first holds until the new one is proven
     send(client, "confirm", code=app_code(user, begun=True))
@@ -124,7 +134,7 @@ def test_another_app_takes_the_place_of_the_first(user: User) -> None:
 
 def test_the_password_alone_puts_no_other_app_in_its_place(user: User) -> None:
     equip(user)
-    client = people.browser(user)
+    client = browser(user)
     for code in ("", "12345"):
         assert "is not right" in send(client, "begin", password=RIGHT, code=code)
     assert not Authenticator.objects.filter(confirmed=False).exists()
@@ -132,7 +142,7 @@ def test_the_password_alone_puts_no_other_app_in_its_place(user: User) -> None:
 
 def test_a_recovery_code_does(user: User) -> None:
     codes = equip(user)
-    assert "Use this app" in send(people.browser(user), "begin", password=RIGHT, code=codes[0])
+    assert "Use this app" in send(browser(user), "begin", password=RIGHT, code=codes[0])
 
 
 def test_one_that_was_begun_is_not_shown_to_another_session(user: User) -> None:
@@ -164,7 +174,7 @@ def test_the_session_that_set_it_up_gets_a_new_key(user: User) -> None:
 
 def test_a_new_password_takes_no_guess_at_codes_back(user: User) -> None:
     equip(user)
-    client, new = people.browser(user), "battery staple"
+    client, new = browser(user), "battery staple"
     for _ in range(PER_ACCOUNT - 2):
         send(client, "remove", code="12345")
     client.post("/account/password/", {"old_password": RIGHT, "new_password1": new, "new_password2": new})
@@ -360,7 +370,7 @@ def test_a_lost_master_key_is_told_and_recovery_codes_still_open(user: User, set
 
 def test_it_is_taken_off_with_a_code(user: User) -> None:
     equip(user)
-    client = people.browser(user)
+    client = browser(user)
     assert "is not right" in send(client, "remove", code="12345")
     assert second_step.authenticator_of(user)
     send(client, "remove", code=app_code(user))
@@ -370,14 +380,14 @@ def test_it_is_taken_off_with_a_code(user: User) -> None:
 
 def test_new_recovery_codes_replace_the_old(user: User) -> None:
     old = equip(user)
-    page = send(people.browser(user), "codes", code=app_code(user))
+    page = send(browser(user), "codes", code=app_code(user))
     assert page.count("<li><code>") == second_step.CODES
     assert not any(second_step.accepts(user, code) for code in old)
 
 
 def test_guesses_on_ones_own_page_count_too(user: User) -> None:
     equip(user)
-    client = people.browser(user)
+    client = browser(user)
     for _ in range(PER_ACCOUNT):
         send(client, "remove", code="12345")
     send(client, "remove", code=app_code(user))
@@ -386,7 +396,7 @@ def test_guesses_on_ones_own_page_count_too(user: User) -> None:
 
 def test_an_admin_takes_it_off_who_lost_everything(user: User) -> None:
     equip(user)
-    theirs, boss = people.browser(user), people.boss()
+    theirs, boss = browser(user), people.boss()
     page = boss.post(f"/accounts/{user.pk}/second-step/take-off/", follow=True).content.decode()
     assert "someone needs no code any more" in page
     assert not second_step.authenticator_of(user)
@@ -397,7 +407,7 @@ def test_an_admin_takes_it_off_who_lost_everything(user: User) -> None:
 def test_an_admins_own_wants_a_code() -> None:
     boss = people.make_user("boss", Role.ADMIN, password=RIGHT)
     equip(boss)
-    page = people.browser(boss).post(f"/accounts/{boss.pk}/second-step/take-off/", follow=True).content.decode()
+    page = browser(boss).post(f"/accounts/{boss.pk}/second-step/take-off/", follow=True).content.decode()
     assert "under your name, with a code" in page
     assert second_step.authenticator_of(boss)
 
@@ -437,6 +447,24 @@ def test_who_went_through_it_stays_in_when_the_duty_begins(user: User) -> None:
     assert is_in(client)
 
 
+def test_who_took_theirs_off_before_the_duty_is_out_when_it_begins(user: User) -> None:
+    equip(user)
+    client = half_in()
+    give(client, app_code(user))
+    second_step.remove(user)
+    assert is_in(client)
+    second_step.require_in(0)
+    assert client.get("/jobs/").headers["Location"] == "/login/"
+    assert "set yours up" in client.get("/login/").content.decode()
+
+
+def test_a_login_that_overlapped_with_the_setting_up_opens_nothing(user: User) -> None:
+    equip(user)
+    client = people.browser(user)  # its password was right before there was an app
+    assert not is_in(client)
+    assert "log in again, with a code" in client.get("/login/").content.decode()
+
+
 def test_the_duty_is_met_at_the_login(user: User) -> None:
     second_step.require_in(0)
     client = half_in(onward="/hosts/")
@@ -460,7 +488,7 @@ def test_nobody_sets_up_another_app_with_the_password_alone(user: User) -> None:
 def test_a_duty_is_not_taken_off(user: User) -> None:
     equip(user)
     second_step.require_in(30)
-    assert "is a duty here" in send(people.browser(user), "remove", code=app_code(user))
+    assert "is a duty here" in send(browser(user), "remove", code=app_code(user))
     assert second_step.authenticator_of(user)
 
 

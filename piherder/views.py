@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from django.conf import settings
 from django.contrib.auth import views
@@ -40,6 +40,11 @@ class Login(views.LoginView):
         if getattr(request, "htmx", False):
             return HttpResponseClientRefresh()
         return super().dispatch(request, *args, **kwargs)
+
+    def get_redirect_url(self, request: HttpRequest | None = None) -> str:
+        """Where the person wanted to go; never the login itself, which Django would take for a mistake of ours."""
+        found = super().get_redirect_url()
+        return "" if urlsplit(found).path == self.request.path else found
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         """The password is right: in, or on to the second step."""
@@ -114,7 +119,14 @@ class SetUp(Between):
         return self.show("set_up")
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """Show the key; or take it into use, when the code is right."""
+        """One step on, or why not."""
+        try:
+            return self.step(request)
+        except SealBroken as broken:
+            return self.show("set_up", error=str(broken))
+
+    def step(self, request: HttpRequest) -> HttpResponse:
+        """Show the key; or take it into use, when the code is right. Raises SealBroken."""
         if "code" not in request.POST:
             second_step.begin(self.user)
             return self.show("set_up", **enrolment(request, self.user))

@@ -228,6 +228,32 @@ def test_it_leads_nowhere_else(user: User) -> None:
     assert answer.headers["Location"] == "/jobs/"
 
 
+def test_a_link_from_the_login_to_itself_is_no_dead_end(user: User) -> None:
+    client = people.browser(user)
+    for onward in ("/login/", "/login/?next=/login/", "/login/code/"):
+        answer = client.get("/login/", {"next": onward}, follow=True)
+        assert answer.redirect_chain[-1][0] == "/jobs/", onward
+
+
+def test_a_form_sent_after_the_session_ended_leads_to_a_page(user: User) -> None:
+    client = Client(REMOTE_ADDR="192.0.2.1")
+    answer = client.post("/hosts/pi/pause/", headers={"Referer": "http://testserver/hosts/?x=1"})
+    there = answer.headers["Location"]
+    answer = client.post(there, {"username": "someone", "password": RIGHT})
+    assert answer.headers["Location"] == "/hosts/?x=1"
+
+
+def test_and_says_that_nothing_was_done() -> None:
+    page = Client().post("/hosts/pi/pause/", follow=True).content.decode()
+    assert "You were logged out before this was sent, and nothing was changed" in page
+
+
+@pytest.mark.parametrize("referer", ["", "http://elsewhere.example/hosts/", "x", "http://testserver:99/a", "//["])
+def test_or_to_the_first_page(referer: str) -> None:
+    answer = Client().post("/hosts/pi/pause/", headers={"Referer": referer})
+    assert answer.headers["Location"] == "/login/?next=/"
+
+
 def test_who_has_none_is_in_at_once(user: User) -> None:
     assert is_in(half_in())
 
@@ -475,6 +501,19 @@ def test_the_duty_is_met_at_the_login(user: User) -> None:
     assert page.count("<li><code>") == second_step.CODES
     assert 'href="/hosts/"' in page
     assert is_in(client)
+
+
+@pytest.mark.parametrize("keys", [[], ["quite-another-master-key-than-before-0123456789"]])
+def test_a_lost_master_key_is_told_at_the_duty_too(user: User, settings: Settings, keys: list[str]) -> None:
+    second_step.require_in(0)
+    client = half_in()
+    client.post("/login/set-up/")
+    code = app_code(user, begun=True)
+    settings.PIHERDER_MASTER_KEYS = keys
+    page = client.post("/login/set-up/", {"code": code}).content.decode()
+    assert "put back the master.key" in page
+    assert not is_in(client)
+    assert ("put back the master.key" in client.post("/login/set-up/").content.decode()) != bool(keys)
 
 
 def test_nobody_sets_up_another_app_with_the_password_alone(user: User) -> None:

@@ -17,7 +17,7 @@ from django_htmx.http import HttpResponseClientRefresh
 
 from hosts.vault import SealBroken
 from piherder.accounts import second_step
-from piherder.accounts.enrolment import codes_page, enrolment, guess, left_words
+from piherder.accounts.enrolment import codes_page, enrolment, guess, left_words, wrong_code
 from piherder.accounts.models import Rules
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class SecondStep(Between):
         code = request.POST.get("code", "")
         try:
             if not second_step.accepts(self.user, code):
-                return self.show("second_step", error="This code is not right, or was used before: type the next one.")
+                return self.show("second_step", error=wrong_code())
         except SealBroken as broken:
             return self.show("second_step", error=f"{broken} A recovery code lets you in meanwhile.")
         second_step.log_in(request, self.user)

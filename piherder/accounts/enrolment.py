@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import segno
 from django.contrib import messages
 from django.shortcuts import render
+from django.utils import timezone
 from django.utils.safestring import mark_safe
 
 from piherder.accounts import limits, second_step
@@ -51,6 +52,14 @@ def codes_page(request: HttpRequest, codes: list[str], onward: str) -> HttpRespo
     response = render(request, "accounts/codes.html", {"codes": codes, "onward": onward})
     response["Cache-Control"] = "no-store"
     return response
+
+
+def wrong_code() -> str:
+    """What is said to a wrong code; the clock, because a herder's that is off makes every code wrong."""
+    return (
+        "This code is not right, or was used before: type the next one. If none is taken, compare clocks: "
+        f"the herder has {timezone.localtime():%H:%M:%S %Z}."
+    )
 
 
 def left_words(request: HttpRequest, user: User, code: str) -> None:

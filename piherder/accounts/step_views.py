@@ -16,7 +16,7 @@ from django_otp import login as note_second_step
 from hosts.vault import SealBroken
 from jobs.pages import first_error, page
 from piherder.accounts import second_step, sessions
-from piherder.accounts.enrolment import codes_page, enrolment, guess, was_right
+from piherder.accounts.enrolment import codes_page, enrolment, guess, was_right, wrong_code
 from piherder.accounts.forms import DutyForm
 from piherder.accounts.models import Rules
 from piherder.accounts.views import admins_only, myself
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from django.http import HttpRequest, HttpResponse
 
-WRONG_CODE = "This code is not right, or was used before: type the next one."
 WRONG_PASSWORD = "This is not your password: try again."  # a sentence
 BEGIN_ANEW = "Nothing was changed: type your password again, and the code of the new app within ten minutes."
 BEGUN = "second_step_begun"
@@ -63,7 +62,7 @@ def _begin(request: HttpRequest, me: User) -> HttpResponse:
     if not me.check_password(request.POST.get("password", "")):
         return show(request, me, error=WRONG_PASSWORD)
     if second_step.authenticator_of(me) and not second_step.accepts(me, request.POST.get("code", "")):
-        return show(request, me, error=WRONG_CODE)
+        return show(request, me, error=wrong_code())
     was_right(request, me)
     second_step.begin(me)
     request.session[BEGUN] = time.time()
@@ -93,7 +92,7 @@ def _remove(request: HttpRequest, me: User) -> HttpResponse:
     if Rules.load().second_step_from:
         return show(request, me, error=IS_DUTY)
     if not second_step.accepts(me, request.POST.get("code", "")):
-        return show(request, me, error=WRONG_CODE)
+        return show(request, me, error=wrong_code())
     was_right(request, me)
     second_step.remove(me)
     messages.success(request, "Your second step is off: the password alone lets you in.")
@@ -103,7 +102,7 @@ def _remove(request: HttpRequest, me: User) -> HttpResponse:
 def _new_codes(request: HttpRequest, me: User) -> HttpResponse:
     """The old ones open nothing any more."""
     if not second_step.accepts(me, request.POST.get("code", "")):
-        return show(request, me, error=WRONG_CODE)
+        return show(request, me, error=wrong_code())
     was_right(request, me)
     return codes_page(request, second_step.new_codes(me), reverse("account"))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth import views
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpResponseRedirect
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from django.http import HttpRequest, HttpResponse
     from django.http.response import HttpResponseBase
+
+TAKEN_OFF = "Your second step was taken off meanwhile: log in anew."
 
 
 class Login(views.LoginView):
@@ -74,8 +77,12 @@ class Between(views.RedirectURLMixin, View):
         user = second_step.held_back(request)
         if request.user.is_authenticated or user is None:
             return redirect("login")
-        if self.is_for_the_first and second_step.authenticator_of(user):
+        has_one = second_step.authenticator_of(user) is not None
+        if has_one and self.is_for_the_first:
             return redirect("second_step_at_login")
+        if not has_one and not self.is_for_the_first:
+            messages.info(request, TAKEN_OFF)
+            return redirect("login")
         self.user = user
         return super().dispatch(request, *args, **kwargs)
 

@@ -28,7 +28,8 @@ class LoginRequired(LoginRequiredMiddleware):
         """To the login."""
         if request.method in {"GET", "HEAD"}:
             return super().handle_no_permission(request, view_func)
-        messages.info(request, NOT_DONE)
+        if request.resolver_match is None or request.resolver_match.url_name != "logout":
+            messages.info(request, NOT_DONE)
         return redirect_to_login(came_from(request) or reverse("start"))
 
 

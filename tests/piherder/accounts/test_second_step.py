@@ -246,6 +246,7 @@ def test_a_form_sent_after_the_session_ended_leads_to_a_page(user: User) -> None
 def test_and_says_that_nothing_was_done() -> None:
     page = Client().post("/hosts/pi/pause/", follow=True).content.decode()
     assert "You were logged out before this was sent, and nothing was changed" in page
+    assert "nothing was changed" not in Client().post("/logout/", follow=True).content.decode()
 
 
 @pytest.mark.parametrize("referer", ["", "http://elsewhere.example/hosts/", "x", "http://testserver:99/a", "//["])
@@ -437,6 +438,16 @@ def test_an_admin_takes_it_off_who_lost_everything(user: User) -> None:
     assert not second_step.authenticator_of(user)
     assert not is_in(theirs)
     assert is_in(half_in())
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_who_waits_at_the_code_meanwhile_is_told(user: User, method: str) -> None:
+    equip(user)
+    client = half_in()
+    second_step.remove(user)
+    page = getattr(client, method)("/login/code/", {"code": "123456"}, follow=True).content.decode()
+    assert "taken off meanwhile: log in anew" in page
+    assert not AccessAttempt.objects.filter(failures_since_start__gt=1).exists()
 
 
 def test_an_admins_own_wants_a_code() -> None:

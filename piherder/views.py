@@ -13,6 +13,7 @@ from django.http import HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.decorators import method_decorator
+from django.utils.timezone import localtime
 from django.views import View
 from django_htmx.http import HttpResponseClientRefresh
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
     from django.http.response import HttpResponseBase
 
+COMING = "Every account needs a second step from {:%Y-%m-%d %H:%M} on: set yours up under your name."
 TAKEN_OFF = "Your second step was taken off meanwhile: log in anew."
 
 
@@ -54,8 +56,11 @@ class Login(views.LoginView):
         user: User = form.get_user()
         if second_step.authenticator_of(user):
             return self.on_to("second_step_at_login", user)
-        if second_step.is_duty(Rules.load().second_step_from):
+        moment = Rules.load().second_step_from
+        if second_step.is_duty(moment):
             return self.on_to("set_up_at_login", user)
+        if moment:
+            messages.warning(self.request, COMING.format(localtime(moment)))
         return super().form_valid(form)
 
     def on_to(self, name: str, user: User) -> HttpResponse:

@@ -478,6 +478,17 @@ def test_the_duty_ends_sessions_without_a_second_step_when_grace_is_over(user: U
     assert not is_in(client)
 
 
+def test_who_has_none_is_told_while_there_is_time(user: User) -> None:
+    assert "needs a second step" not in half_in().get("/jobs/").content.decode()
+    second_step.require_in(7)
+    client, moment = half_in(), Rules.load().second_step_from
+    assert moment
+    assert f"{timezone.localtime(moment):%Y-%m-%d %H:%M}" in client.get("/jobs/").content.decode()
+    assert is_in(client)
+    equip(user)
+    assert "needs a second step" not in half_in().get("/login/code/").content.decode()
+
+
 def test_a_page_that_lives_is_loaded_anew_when_the_duty_begins(user: User) -> None:
     client = people.browser(user)
     second_step.require_in(0)

@@ -483,7 +483,9 @@ def test_who_has_none_is_told_while_there_is_time(user: User) -> None:
     second_step.require_in(7)
     client, moment = half_in(), Rules.load().second_step_from
     assert moment
-    assert f"{timezone.localtime(moment):%Y-%m-%d %H:%M}" in client.get("/jobs/").content.decode()
+    told = client.get("/jobs/").content.decode().split('<li class="warning">')[1].split("</li>")[0]
+    assert f"{timezone.localtime(moment):%Y-%m-%d %H:%M}" in told
+    assert 'class="icon warn"' in told
     assert is_in(client)
     equip(user)
     assert "needs a second step" not in half_in().get("/login/code/").content.decode()

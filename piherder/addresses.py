@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?")
+NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")  # Django knows no name with an underscore (RFC 1123)
 DEFAULT_PORTS = {"http": 80, "https": 443}
 SOCKET = "unix"  # the word for a proxy that comes through a Unix socket and so has no address
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-EXAMPLE = "such as https://herder.example.org or http://192.0.2.7:8000"
+EXAMPLE = "such as https://herder.example.org or http://192.0.2.7:8000, its name of letters, digits, dots and hyphens"
 
 
 def origin(text: str, name: str = "PIHERDER_URL") -> str:
@@ -52,8 +52,19 @@ def is_host(name: str) -> bool:
 
 
 def bracketed(host: str) -> str:
-    """A host as it stands in an address."""
-    return f"[{host}]" if ":" in host else host
+    """A host as it stands in an address, one of IPv6 in the spelling that browsers send (RFC 5952)."""
+    return f"[{without_port(f'[{host}]') or host}]" if ":" in host else host
+
+
+def allowed(word: str) -> str:
+    """A further name of the pages as Django's ALLOWED_HOSTS spells it, though it was written with scheme or port."""
+    host = word.partition("://")[2] or word
+    if is_host(host.strip("[]")):
+        return bracketed(host.strip("[]"))
+    try:
+        return name_of(f"//{host}") or word
+    except ValueError:
+        return word
 
 
 def name_of(address: str) -> str:

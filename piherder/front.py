@@ -5,12 +5,13 @@ Who does not is told what was seen and which line to set.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.exceptions import DisallowedHost
-from django.middleware.csrf import REASON_BAD_ORIGIN, REASON_NO_CSRF_COOKIE
+from django.middleware.csrf import REASON_BAD_ORIGIN, REASON_BAD_REFERER, REASON_NO_CSRF_COOKIE
 from django.shortcuts import render
 
 from piherder.addresses import DEFAULT_PORTS, LOOPBACK, bracketed, client, is_trusted, line
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from django.http import HttpRequest, HttpResponseBase
+
+HIDDEN = "null"  # how a browser writes an origin that it does not tell
 
 
 class TrustedProxies:
@@ -64,12 +67,21 @@ class KnownHost:
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponseBase:
     """The page for a form that was not taken: from an unknown origin, without a cookie, or too old."""
     context: dict[str, Any] = {}
-    if reason.startswith(REASON_BAD_ORIGIN.partition("%s")[0]):
-        seen = request.META.get("HTTP_ORIGIN", "")
+    if seen := sender(request, reason):
         context = {"seen": seen, "line": line(seen)}
     elif reason == REASON_NO_CSRF_COOKIE and settings.CSRF_COOKIE_SECURE and not is_encrypted(request):
         context = {"tls": settings.PIHERDER_URL}
     return render(request, "403_csrf.html", context, status=403)
+
+
+def sender(request: HttpRequest, reason: str) -> str:
+    """The origin that a form was refused for: "null" when the browser hides it, "" when it was something else."""
+    if reason.startswith(REASON_BAD_ORIGIN.partition("%s")[0]):
+        return str(request.META.get("HTTP_ORIGIN", ""))
+    if not reason.startswith(REASON_BAD_REFERER.partition("%s")[0]):
+        return ""
+    found = re.match(r"https?://[^/?#]+", request.META.get("HTTP_REFERER", ""))
+    return found[0] if found else HIDDEN
 
 
 def is_encrypted(request: HttpRequest) -> bool:

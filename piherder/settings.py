@@ -20,7 +20,7 @@ DEBUG = env.flag("PIHERDER_DEBUG")
 PIHERDER_URL = addresses.origin(env.text("PIHERDER_URL"))
 PIHERDER_TRUSTED_PROXIES = addresses.proxies(env.words("PIHERDER_TRUSTED_PROXIES"))
 IS_TLS = PIHERDER_URL.startswith("https:")
-ALLOWED_HOSTS = [*addresses.LOOPBACK, *env.words("PIHERDER_HOSTS")]
+ALLOWED_HOSTS = [*addresses.LOOPBACK, *map(addresses.allowed, env.words("PIHERDER_HOSTS"))]
 CSRF_TRUSTED_ORIGINS = []
 CSRF_FAILURE_VIEW = "piherder.front.csrf_failure"
 if PIHERDER_URL:
@@ -55,7 +55,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "piherder.accounts.login_required.LoginRequired",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -139,6 +139,10 @@ STATIC_URL = "static/"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
+# Browsers keep cookies by a machine's name whatever the port, where other Django programs have theirs, and let no page
+# without TLS replace one that came with it.
+SESSION_COOKIE_NAME = "piherder_session_tls" if IS_TLS else "piherder_session"
+CSRF_COOKIE_NAME = "piherder_csrf_tls" if IS_TLS else "piherder_csrf"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_TLS
 SECURE_SSL_REDIRECT = False

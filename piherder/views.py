@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth import views
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.decorators import method_decorator
+from django.utils.timezone import localtime
 from django.views import View
 from django_htmx.http import HttpResponseClientRefresh
 
 from hosts.vault import SealBroken
 from piherder.accounts import second_step
-from piherder.accounts.enrolment import codes_page, enrolment, guess, left_words
+from piherder.accounts.enrolment import codes_page, enrolment, guess, left_words, wrong_code
 from piherder.accounts.models import Rules
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from django.http import HttpRequest, HttpResponse
     from django.http.response import HttpResponseBase
+
+COMING = "Every account needs a second step from {:%Y-%m-%d %H:%M} on: set yours up under your name."
+TAKEN_OFF = "Your second step was taken off meanwhile: log in anew."
 
 
 class Login(views.LoginView):
@@ -41,13 +46,21 @@ class Login(views.LoginView):
             return HttpResponseClientRefresh()
         return super().dispatch(request, *args, **kwargs)
 
+    def get_redirect_url(self, request: HttpRequest | None = None) -> str:
+        """Where the person wanted to go; never the login itself, which Django would take for a mistake of ours."""
+        found = super().get_redirect_url()
+        return "" if urlsplit(found).path == self.request.path else found
+
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         """The password is right: in, or on to the second step."""
         user: User = form.get_user()
         if second_step.authenticator_of(user):
             return self.on_to("second_step_at_login", user)
-        if second_step.is_duty(Rules.load().second_step_from):
+        moment = Rules.load().second_step_from
+        if second_step.is_duty(moment):
             return self.on_to("set_up_at_login", user)
+        if moment:
+            messages.warning(self.request, COMING.format(localtime(moment)))
         return super().form_valid(form)
 
     def on_to(self, name: str, user: User) -> HttpResponse:
@@ -69,8 +82,12 @@ class Between(views.RedirectURLMixin, View):
         user = second_step.held_back(request)
         if request.user.is_authenticated or user is None:
             return redirect("login")
-        if self.is_for_the_first and second_step.authenticator_of(user):
+        has_one = second_step.authenticator_of(user) is not None
+        if has_one and self.is_for_the_first:
             return redirect("second_step_at_login")
+        if not has_one and not self.is_for_the_first:
+            messages.info(request, TAKEN_OFF)
+            return redirect("login")
         self.user = user
         return super().dispatch(request, *args, **kwargs)
 
@@ -96,7 +113,7 @@ class SecondStep(Between):
         code = request.POST.get("code", "")
         try:
             if not second_step.accepts(self.user, code):
-                return self.show("second_step", error="This code is not right, or was used before: type the next one.")
+                return self.show("second_step", error=wrong_code())
         except SealBroken as broken:
             return self.show("second_step", error=f"{broken} A recovery code lets you in meanwhile.")
         second_step.log_in(request, self.user)
@@ -114,7 +131,14 @@ class SetUp(Between):
         return self.show("set_up")
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """Show the key; or take it into use, when the code is right."""
+        """One step on, or why not."""
+        try:
+            return self.step(request)
+        except SealBroken as broken:
+            return self.show("set_up", error=str(broken))
+
+    def step(self, request: HttpRequest) -> HttpResponse:
+        """Show the key; or take it into use, when the code is right. Raises SealBroken."""
         if "code" not in request.POST:
             second_step.begin(self.user)
             return self.show("set_up", **enrolment(request, self.user))

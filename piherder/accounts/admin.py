@@ -14,7 +14,7 @@ from django.shortcuts import get_object_or_404, redirect
 
 from piherder.accounts.people import LastAdmin, an_admin_stays, give_role, lock_admins, require_an_admin
 from piherder.accounts.roles import Role, role_of
-from piherder.accounts.sessions import changed_password
+from piherder.accounts.sessions import end_all, end_others
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,9 +86,11 @@ class AccountAdmin(BaseAdmin):
         return super().get_queryset(request).prefetch_related("groups")
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
-        """Nobody else changes accounts from here to the end of the transaction."""
+        """Nobody else changes accounts from here to the end of the transaction. Who is kept out has no session left."""
         lock_admins()
         super().save_model(request, obj, form, change)
+        if not obj.is_active:
+            end_all(obj)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """The role, last of all. Raises LastAdmin."""
@@ -110,7 +112,7 @@ class AccountAdmin(BaseAdmin):
         """With a new password, whoever was logged in with the old one is out; an admin's own session goes on."""
         response = super().user_change_password(request, id, form_url)
         if request.method == "POST" and response.status_code == 302:
-            changed_password(request, get_object_or_404(User, pk=id))
+            end_others(request, get_object_or_404(User, pk=id))
         return response
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:

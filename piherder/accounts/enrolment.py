@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import segno
 from django.contrib import messages
 from django.shortcuts import render
+from django.utils import timezone
 from django.utils.safestring import mark_safe
 
 from piherder.accounts import limits, second_step
@@ -18,12 +19,16 @@ if TYPE_CHECKING:
 
 
 def guess(request: HttpRequest, user: User) -> HttpResponse | None:
-    """Count a guess at an account's code or password; the page that refuses it, or None when it is looked at."""
+    """Count a guess at an account's code or password; the page that refuses it, or None when it is looked at.
+
+    Who has to wait already waits no longer for trying.
+    """
     name, address = user.get_username(), limits.address_of(request)
-    limits.count(name, address)
-    if limits.wait(name, address, counted=1):
-        return limits.locked_page(request, None, {"username": name})
-    return None
+    if not limits.wait(name, address):
+        limits.count(name, address)
+        if not limits.wait(name, address, counted=1):
+            return None
+    return limits.locked_page(request, None, {"username": name})
 
 
 def was_right(request: HttpRequest, user: User) -> None:
@@ -47,6 +52,14 @@ def codes_page(request: HttpRequest, codes: list[str], onward: str) -> HttpRespo
     response = render(request, "accounts/codes.html", {"codes": codes, "onward": onward})
     response["Cache-Control"] = "no-store"
     return response
+
+
+def wrong_code() -> str:
+    """What is said to a wrong code; the clock, because a herder's that is off makes every code wrong."""
+    return (
+        "This code is not right, or was used before: type the next one. If none is taken, compare clocks: "
+        f"the herder has {timezone.localtime():%H:%M:%S %Z}."
+    )
 
 
 def left_words(request: HttpRequest, user: User, code: str) -> None:

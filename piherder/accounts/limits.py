@@ -82,12 +82,22 @@ def wait(name: str, address: str, *, counted: int = 0) -> timedelta | None:
     `counted` is 1 for who has counted their own guess already.
     """
     now = timezone.now()
+    return max((end - now for end in _ends(name, address, now, counted) if end), default=None)
+
+
+def _ends(name: str, address: str, now: datetime, counted: int = 0) -> tuple[datetime | None, datetime | None]:
+    """When guesses at this name, and those from this address, are looked at again."""
     rows = _live(now)
-    ends = (
-        _free_at(rows.filter(username=name), PER_ACCOUNT + counted),
-        _free_at(rows.filter(ip_address=address), PER_ADDRESS + counted),
-    )
-    return max((end - now for end in ends if end), default=None)
+    by_name = _free_at(rows.filter(username=name), PER_ACCOUNT + counted)
+    return by_name, _free_at(rows.filter(ip_address=address), PER_ADDRESS + counted)
+
+
+def whom_to_unlock(name: str, address: str) -> str:
+    """The words behind `unlock_login` that help who waits; an account is called NAME, as what was typed may be none."""
+    by_name, by_address = _ends(name, address, timezone.now())
+    if not by_address:
+        return "NAME"
+    return "--all" if by_name else f"--address {address}"
 
 
 def count(name: str, address: str) -> None:
@@ -156,9 +166,9 @@ class Handler(AxesDatabaseHandler):  # type: ignore[misc]  # django-axes has no 
 
 def locked_page(request: HttpRequest, answer: HttpResponse | None, credentials: dict[str, Any] | None) -> HttpResponse:
     """The page for whose guess was not looked at, the same whether there is such an account or not."""
-    name = (credentials or {}).get("username") or ""
-    left = wait(name, address_of(request)) or timedelta(seconds=1)
-    context = {"minutes": math.ceil(left / timedelta(minutes=1))}
+    name, address = (credentials or {}).get("username") or "", address_of(request)
+    left = wait(name, address) or timedelta(seconds=1)
+    context = {"minutes": math.ceil(left / timedelta(minutes=1)), "unlock": whom_to_unlock(name, address)}
     response = render(request, "registration/locked.html", context, status=429)
     response["Retry-After"] = str(math.ceil(left.total_seconds()))
     response["Cache-Control"] = "no-store"

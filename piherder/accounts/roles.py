@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import Group, Permission, User
 from django.db import models
-from django.db.models import Q, Subquery
+from django.db.models import OuterRef, Q, Subquery
 
-from piherder.accounts.models import Rules
+from piherder.accounts.models import Authenticator, Rules
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -87,9 +87,11 @@ class RoleBackend(ModelBackend):
     """Passwords as usual; permissions come from the roles alone."""
 
     def get_user(self, user_id: int) -> User | None:
-        """The account of a session, with the moment from which on it needs a second step: one query for both."""
-        moment = Subquery(Rules.objects.filter(pk=1).values("second_step_from"))
-        user = User.objects.annotate(second_step_from=moment).filter(pk=user_id).first()
+        """The account of a session, with its authenticator's id and the moment from which it needs one: one query."""
+        app = Authenticator.objects.filter(user=OuterRef("pk"), confirmed=True).values("pk")[:1]
+        moment = Rules.objects.filter(pk=1).values("second_step_from")
+        users = User.objects.annotate(authenticator_id=Subquery(app), second_step_from=Subquery(moment))
+        user = users.filter(pk=user_id).first()
         return user if user is not None and self.user_can_authenticate(user) else None
 
     def _get_user_permissions(self, user_obj: User) -> QuerySet[Permission]:

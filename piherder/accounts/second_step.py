@@ -1,8 +1,8 @@
 """The second step of a login: a code of an authenticator app (TOTP, RFC 6238), or one of ten recovery codes.
 
 Between the two steps nobody is logged in: the session only remembers, for ten minutes, whose password was right. So no
-door has to ask whether a session is a whole one. `Rules.second_step_from` makes the step a duty from a moment on; the
-account that a request comes with carries that moment, see `RoleBackend.get_user`.
+door has to ask whether a session is a whole one; `duty` ends those that are not. `Rules.second_step_from` makes the
+step a duty from a moment on; the account that a request comes with carries that moment, see `RoleBackend.get_user`.
 """
 
 from __future__ import annotations
@@ -139,8 +139,9 @@ def is_duty(moment: datetime | None) -> bool:
 
 
 def is_done(request: HttpRequest) -> bool:
-    """Whether this session went through the second step."""
-    return DEVICE_ID_SESSION_KEY in request.session
+    """Whether this session went through the second step that its account has now."""
+    here = Authenticator(pk=getattr(request.user, "authenticator_id", None))
+    return here.pk is not None and request.session.get(DEVICE_ID_SESSION_KEY) == here.persistent_id
 
 
 def hold_back(request: HttpRequest, user: User) -> None:

@@ -55,8 +55,8 @@ def remember(request: HttpRequest, user: User) -> None:
     SignIn.objects.create(session=session, user=user, address=plain_address(request) or None, browser=agent[:300])
 
 
-def changed_password(request: HttpRequest, user: User) -> int:
-    """End every session of an account but this one, to which Django gave a new key; returns how many ended."""
+def end_others(request: HttpRequest, user: User) -> int:
+    """End every session of an account but this one, which has got a new key; returns how many ended."""
     assert request.user.is_authenticated
     remember(request, request.user)
     return end_all(user, but=request.session.session_key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
@@ -15,7 +16,7 @@ from django_otp import login as note_second_step
 from hosts.vault import SealBroken
 from jobs.pages import first_error, page
 from piherder.accounts import second_step, sessions
-from piherder.accounts.enrolment import codes_page, enrolment, guess, was_right
+from piherder.accounts.enrolment import codes_page, enrolment, guess, was_right, wrong_code
 from piherder.accounts.forms import DutyForm
 from piherder.accounts.models import Rules
 from piherder.accounts.views import admins_only, myself
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 
     from django.http import HttpRequest, HttpResponse
 
-WRONG_CODE = "This code is not right, or was used before: type the next one."
 WRONG_PASSWORD = "This is not your password: try again."  # a sentence
+BEGIN_ANEW = "Nothing was changed: type your password again, and the code of the new app within ten minutes."
+BEGUN = "second_step_begun"
 IS_DUTY = "A second step is a duty here: set up another app in its place instead."
 
 
@@ -56,22 +58,32 @@ def show(request: HttpRequest, me: User, **more: Any) -> HttpResponse:
 
 
 def _begin(request: HttpRequest, me: User) -> HttpResponse:
-    """Who sits at an open page of someone else must not make it theirs."""
+    """Who sits at an open page of someone else must not make it theirs; nor does the password alone replace an app."""
     if not me.check_password(request.POST.get("password", "")):
         return show(request, me, error=WRONG_PASSWORD)
+    if second_step.authenticator_of(me) and not second_step.accepts(me, request.POST.get("code", "")):
+        return show(request, me, error=wrong_code())
     was_right(request, me)
     second_step.begin(me)
+    request.session[BEGUN] = time.time()
     return show(request, me, **enrolment(request, me))
 
 
 def _confirm(request: HttpRequest, me: User) -> HttpResponse:
-    """From now on; whoever is logged in elsewhere did not go through it and is out."""
+    """From now on; whoever is logged in elsewhere did not go through it and is out.
+
+    Only in the session that began it, and soon: the page shows the new key again when the code is wrong.
+    """
+    if abs(time.time() - request.session.get(BEGUN, 0)) > second_step.PATIENCE:
+        return show(request, me, error=BEGIN_ANEW)
     codes = second_step.confirm(me, request.POST.get("code", ""))
     if codes is None:
         return show(request, me, wrong=True, **enrolment(request, me))
     was_right(request, me)
+    del request.session[BEGUN]
     note_second_step(request, second_step.authenticator_of(me))
-    sessions.end_all(me, but=request.session.session_key)
+    request.session.cycle_key()
+    sessions.end_others(request, me)
     return codes_page(request, codes, reverse("account"))
 
 
@@ -80,7 +92,7 @@ def _remove(request: HttpRequest, me: User) -> HttpResponse:
     if Rules.load().second_step_from:
         return show(request, me, error=IS_DUTY)
     if not second_step.accepts(me, request.POST.get("code", "")):
-        return show(request, me, error=WRONG_CODE)
+        return show(request, me, error=wrong_code())
     was_right(request, me)
     second_step.remove(me)
     messages.success(request, "Your second step is off: the password alone lets you in.")
@@ -90,7 +102,7 @@ def _remove(request: HttpRequest, me: User) -> HttpResponse:
 def _new_codes(request: HttpRequest, me: User) -> HttpResponse:
     """The old ones open nothing any more."""
     if not second_step.accepts(me, request.POST.get("code", "")):
-        return show(request, me, error=WRONG_CODE)
+        return show(request, me, error=wrong_code())
     was_right(request, me)
     return codes_page(request, second_step.new_codes(me), reverse("account"))
 

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from jobs.pages import page
 from piherder.accounts import second_step, sessions
+from piherder.accounts.enrolment import guess, was_right
 from piherder.accounts.forms import RoleForm
 from piherder.accounts.models import Authenticator, Rules
 from piherder.accounts.people import LastAdmin, set_active, set_role
@@ -120,11 +121,17 @@ class Password(PasswordChangeView):
     template_name = "accounts/password.html"
     success_url = reverse_lazy("account")
 
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """The old password that is asked for is a guess like any other."""
+        return guess(request, myself(request)) or super().post(request, *args, **kwargs)
+
     def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
         """The session goes on under a new key."""
         response = super().form_valid(form)
         me = myself(self.request)
-        gone = sessions.changed_password(self.request, me)
+        if not second_step.authenticator_of(me):  # else who knows the password alone could guess codes without end
+            was_right(self.request, me)
+        gone = sessions.end_others(self.request, me)
         others = f"; {gone} other session{'' if gone == 1 else 's'} ended" if gone else ""
         messages.success(self.request, f"Your password is changed{others}.")
         return response

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import socket
 import ssl
 import subprocess
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NAME, RIGHT, SECONDS = "herder.example.org", "correct horse", 60.0
+BROWSER = "127.0.0.2"  # not where nginx itself comes from
 EXAMPLE = Path(__file__).resolve().parents[2] / "docker/examples/nginx.conf"
 NGINX = find_command("nginx")
 pytestmark = [
@@ -43,7 +43,7 @@ class Proxied:
     """gunicorn as we start it, and nginx before it; a browser that speaks to nginx alone."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.inside, self.outside = folder, ports.free_port(), ports.free_port()
+        self.folder, self.inside, self.outside, self.plain = folder, *(ports.free_port() for _ in range(3))
         there = env.child_environment(
             DATABASE_URL=database_url(),
             PIHERDER_URL=f"https://{NAME}",
@@ -61,9 +61,9 @@ class Proxied:
         subject = ("-subj", f"/CN={NAME}", "-addext", f"subjectAltName=DNS:{NAME}")
         made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject)
         subprocess.run((*made, "-keyout", str(key), "-out", str(certificate)), check=True, capture_output=True)
-        server = EXAMPLE.read_text().split("server {\n    listen 80;")[0]
-        server = re.sub(r"listen \[::\].*\n", "", server)
+        server = re.sub(r"listen \[::\].*\n", "", EXAMPLE.read_text())
         server = server.replace("listen 443", f"listen 127.0.0.1:{self.outside}").replace(":8000", f":{self.inside}")
+        server = server.replace("listen 80;", f"listen 127.0.0.1:{self.plain};")
         server = re.sub(r"/etc/ssl\S+\.pem", str(certificate), server)
         server = re.sub(r"/etc/ssl\S+\.key", str(key), server)
         temporary = "".join(
@@ -99,7 +99,7 @@ class Proxied:
         """An answer and its text; cookies are kept as a browser does."""
         context = ssl.create_default_context(cafile=str(self.folder / "certificate.pem"))
         connection = HTTPSConnection(NAME, timeout=SECONDS, context=context)
-        plain = socket.create_connection(("127.0.0.1", self.outside), SECONDS)
+        plain = socket.create_connection(("127.0.0.1", self.outside), SECONDS, (BROWSER, 0))
         connection.sock = context.wrap_socket(plain, server_hostname=NAME)
         jar = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         sent = {"Cookie": jar, "Content-Type": "application/x-www-form-urlencoded", "Host": NAME, **headers}
@@ -145,7 +145,7 @@ def test_a_login_through_tls_is_safe_and_knows_its_sender(proxied: Proxied) -> N
     answer = proxied.log_in(**{"X-Forwarded-For": "198.51.100.7", "X-Forwarded-Host": "elsewhere.example"})
     assert (answer.status, answer.headers["Location"]) == (302, "/jobs/")
     assert all("Secure" in cookie for cookie in answer.headers.get_all("Set-Cookie") or [])
-    assert SignIn.objects.get().address == "127.0.0.1"
+    assert SignIn.objects.get().address == BROWSER
     assert Session.objects.count() == 1
     assert "not encrypted" not in proxied.ask("GET", "/jobs/")[1]
 
@@ -155,6 +155,16 @@ def test_a_form_from_elsewhere_and_another_name_are_told(proxied: Proxied) -> No
     answer, page = proxied.ask("GET", "/login/", Host="other.example")
     assert answer.status == 400
     assert "PIHERDER_URL=https://other.example" in page
+
+
+def test_who_comes_without_tls_is_led_to_the_pages_own_name(proxied: Proxied) -> None:
+    connection = HTTPConnection("127.0.0.1", proxied.plain, timeout=SECONDS)
+    try:
+        connection.request("GET", "/jobs/?page=2", headers={"Host": "elsewhere.example"})
+        answer = connection.getresponse()
+    finally:
+        connection.close()
+    assert (answer.status, answer.headers["Location"]) == (301, f"https://{NAME}/jobs/?page=2")
 
 
 def test_no_other_program_of_this_machine_renames_the_pages(proxied: Proxied) -> None:
@@ -172,4 +182,3 @@ def test_the_example_is_read_whole_by_nginx(tmp_path: Path) -> None:
     whole = Proxied(tmp_path).configured()
     done = subprocess.run([str(NGINX), "-t", "-c", str(whole), "-p", str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert shutil.which("openssl")

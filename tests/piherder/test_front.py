@@ -105,6 +105,7 @@ def test_every_page_says_so_after_the_login(settings: Settings) -> None:
     [
         ("pi.lan:8000", "PIHERDER_URL=http://pi.lan:8000"),
         ("[2001:db8::7]", "PIHERDER_URL=http://[2001:db8::7]"),
+        ("my_pi:8000", ""),
         ("a/b", ""),
         ("<b>x", ""),
         ("a b", ""),
@@ -120,6 +121,7 @@ def test_who_asks_under_another_name_is_told_the_line(host: str, line: str | Non
     assert len(page) < 40_000
     if line is not None:
         assert (f"<code>{line}</code>" in page) if line else ("PIHERDER_URL=" not in page)
+        assert ("No setting makes a name like this one known" in page) is (line == "")
 
 
 def test_no_name_at_all_is_told(settings: Settings) -> None:
@@ -130,7 +132,7 @@ def test_no_name_at_all_is_told(settings: Settings) -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("seen", "line"),
-    [(ELSEWHERE, f"PIHERDER_URL={ELSEWHERE}"), ("null", ""), ("http://<b>", ""), ("https://a/b?c", "")],
+    [(ELSEWHERE, f"PIHERDER_URL={ELSEWHERE}"), ("http://<b>", ""), ("https://a/b?c", "")],
 )
 def test_a_form_from_elsewhere_is_told_the_line(seen: str, line: str) -> None:
     client = Client(enforce_csrf_checks=True)
@@ -140,6 +142,21 @@ def test_a_form_from_elsewhere_is_told_the_line(seen: str, line: str) -> None:
     assert "is not the address of this herder" in page
     assert "http://<b>" not in page
     assert (f"<code>{line}</code>" in page) if line else ("PIHERDER_URL=" not in page)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"Origin": "null"}, "does not say which page it came from"),
+        ({}, "does not say which page it came from"),
+        ({"Referer": "https://elsewhere.example/a?b"}, "<code>PIHERDER_URL=https://elsewhere.example</code>"),
+        ({"Referer": "about:blank"}, "does not say which page it came from"),
+    ],
+)
+def test_a_form_whose_origin_is_hidden_or_told_otherwise_is_answered(headers: dict[str, str], said: str) -> None:
+    client = Client(enforce_csrf_checks=True)
+    assert said in client.post("/login/", {}, headers=headers, secure=True).content.decode()
 
 
 def test_cookies_that_want_tls_are_told(settings: Settings) -> None:

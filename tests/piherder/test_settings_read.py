@@ -86,7 +86,7 @@ def test_two_processes_that_start_at_once_agree_on_the_secrets(tmp_path: Path) -
     [
         ("https://herd.example/", "herd.example", "https://herd.example", True, 31_536_000),
         ("http://Pi.lan:8000", "pi.lan", "http://pi.lan:8000", False, 0),
-        ("https://[2001:db8::7]:443", "[2001:db8::7]", "https://[2001:db8::7]", True, 31_536_000),
+        ("https://[2001:0DB8:0::7]:443", "[2001:db8::7]", "https://[2001:db8::7]", True, 31_536_000),
     ],
 )
 def test_names_origins_and_cookies_follow_from_one_address(
@@ -97,6 +97,19 @@ def test_names_origins_and_cookies_follow_from_one_address(
     assert found.pop("ALLOWED_HOSTS") == ["localhost", "127.0.0.1", "[::1]", "pi", "pj", name]
     assert found.pop("CSRF_TRUSTED_ORIGINS") == [origin]
     assert list(found.values()) == [secure, secure, hsts]
+
+
+def test_cookies_have_names_of_their_own_with_tls_and_without(tmp_path: Path) -> None:
+    names, urls = ("SESSION_COOKIE_NAME", "CSRF_COOKIE_NAME"), ("https://pi.lan", "http://pi.lan:8000")
+    found = {name for url in urls for name in read(tmp_path, *names, PIHERDER_URL=url).values()}
+    assert len(found - {"sessionid", "csrftoken"}) == 4
+
+
+def test_further_names_count_however_they_are_written(tmp_path: Path) -> None:
+    given = "pi.lan:8000 http://PJ.lan [2001:db8::7]:8000 2001:0db8::8 [2001:db8::9] .example.org * a_b [["
+    found = read(tmp_path, "ALLOWED_HOSTS", PIHERDER_HOSTS=given)["ALLOWED_HOSTS"][3:]
+    addresses = ["[2001:db8::7]", "[2001:db8::8]", "[2001:db8::9]"]
+    assert found == ["pi.lan", "pj.lan", *addresses, ".example.org", "*", "a_b", "[["]
 
 
 def test_debug_is_off_unless_asked_for(tmp_path: Path) -> None:
@@ -125,6 +138,7 @@ def test_postgresql_gets_its_options_beside_ours(tmp_path: Path) -> None:
         ("PIHERDER_CLOCK_TRUSTED", "ture", "PIHERDER_CLOCK_TRUSTED must be yes or no, not 'ture'."),
         ("PIHERDER_URL", "herd.example", "PIHERDER_URL must be an address such as https://herder.example.org or"),
         ("PIHERDER_URL", "https://a/path", "PIHERDER_URL must be an address such as"),
+        ("PIHERDER_URL", "http://my_pi:8000", "PIHERDER_URL must be an address such as"),
         ("PIHERDER_URL", "https://a:x", "PIHERDER_URL must be an address such as"),
         ("PIHERDER_URL", "https://me@a", "PIHERDER_URL must be an address such as"),
         ("PIHERDER_TRUSTED_PROXIES", "nginx", "PIHERDER_TRUSTED_PROXIES must hold addresses or networks such as"),

@@ -80,6 +80,15 @@ def test_a_form_that_would_take_the_last_one_is_refused_in_words() -> None:
     assert not LogEntry.objects.exists()
 
 
+def test_who_is_kept_out_by_the_form_is_not_in_again_with_an_old_session() -> None:
+    boss, other = admin(), people.make_user("other")
+    theirs = people.browser(other)
+    people.browser(boss).post(address(other), form(other, is_active=""))
+    assert theirs.get("/account/").status_code == 302
+    set_active(other, True)
+    assert theirs.get("/account/").status_code == 302
+
+
 def test_the_last_one_cannot_be_deleted() -> None:
     boss = admin()
     page = people.browser(boss).post(address(boss, "delete"), {"post": "yes"}, follow=True).content.decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -204,6 +205,20 @@ def test_unlock_login_lets_an_account_try_again(boss: User) -> None:
     assert herder("unlock_login", "boss").out == f"{PER_ACCOUNT} wrong guesses forgotten.\n"
     assert guess(password=RIGHT).status_code == 302
     assert AccessAttempt.objects.get().username == "other"
+
+
+def test_the_page_names_the_command_that_helps(boss: User) -> None:
+    def said(name: str, address: str = "192.0.2.1") -> list[str]:
+        return re.findall("herder unlock_login (.*?)</code>", guess(name, address=address).content.decode())
+
+    use_up()
+    assert said("boss") == ["NAME"]
+    for number in range(PER_ADDRESS):
+        guess(f"user-{number}")
+    assert said("boss") == ["--all"]
+    assert said("other") == ["--address 192.0.2.1"]
+    herder("unlock_login", *said("other")[0].split())
+    assert guess("other").status_code == 200
 
 
 def test_or_an_address_or_all() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 
 from piherder import env
@@ -34,9 +35,11 @@ class Web(Process):
     def __init__(self, number: int, folder: Path, looks: Path) -> None:
         self.socket = socket_folder(folder, f"web-{number}.sock") / f"web-{number}.sock"
         words = ("piherder.wsgi:application", "--bind", f"unix:{self.socket}", "--threads", "12", "--no-control-socket")
-        settings = "tests.piherder.accounts.replica"
         there = env.child_environment(
-            DATABASE_URL=database_url(), DJANGO_SETTINGS_MODULE=settings, LOOKS=str(looks), PYTHONUNBUFFERED="1"
+            DATABASE_URL=database_url(),
+            DJANGO_SETTINGS_MODULE="tests.piherder.accounts.replica",
+            LOOKS=str(looks),
+            PYTHONUNBUFFERED="1",
         )
         super().__init__(f"web-{number}", (program("gunicorn"), *words), there, folder)
 
@@ -45,7 +48,10 @@ class Web(Process):
         connection = http.client.HTTPConnection("localhost", timeout=SECONDS)
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.settimeout(SECONDS)
-        headers = {"Cookie": f"csrftoken={TOKEN}", "Content-Type": "application/x-www-form-urlencoded"}
+        headers = {
+            "Cookie": f"{settings.CSRF_COOKIE_NAME}={TOKEN}",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
         try:
             connection.sock.connect(str(self.socket))
             connection.request(method, path, urlencode(data or {}), headers)

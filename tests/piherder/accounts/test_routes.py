@@ -125,3 +125,11 @@ def test_every_route_lets_in_whom_the_table_names(who: int, method: str, setting
         if is_in(answer, name) != expected:
             wrong.append(f"{name}: {answer.status_code} {answer.headers.get('Location', '')}")
     assert wrong == []
+
+
+@pytest.mark.parametrize("role", [None, Role.ADMIN], ids=["anyone", "admin"])
+def test_no_route_takes_a_form_from_another_site(role: Role | None) -> None:
+    found = rows()
+    client = people.signed_in("someone", role, strict=True) if role else Client(enforce_csrf_checks=True)
+    took = [name for name, pattern in ROUTES.items() if client.post(address(pattern, found)).status_code != 403]
+    assert took == []

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from axes.models import AccessAttempt
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
@@ -15,6 +16,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from piherder.accounts import sessions
+from piherder.accounts.limits import PER_ACCOUNT
 from piherder.accounts.models import SignIn
 from piherder.accounts.people import LAST
 from piherder.accounts.roles import Role, role_of
@@ -202,6 +204,23 @@ def test_a_password_that_cannot_be_is_told_at_its_field(user: User, data: dict[s
     assert said in page.split('class="wrong"')[1]
     assert RIGHT not in page
     assert User.objects.get().check_password(RIGHT)
+
+
+def test_who_sits_at_an_open_page_does_not_guess_the_old_one_forever(user: User) -> None:
+    client = log_in()
+    data = {"new_password1": "battery staple", "new_password2": "battery staple"}
+    for _ in range(PER_ACCOUNT):
+        send(client, "password", old_password="guess", **data)
+    assert client.post(reverse("password"), {"old_password": RIGHT, **data}).status_code == 429
+    assert User.objects.get().check_password(RIGHT)
+
+
+def test_a_slip_at_the_old_one_is_forgotten_after_the_change(user: User) -> None:
+    client = log_in()
+    data = {"new_password1": "battery staple", "new_password2": "battery staple"}
+    send(client, "password", old_password="slip", **data)
+    send(client, "password", old_password=RIGHT, **data)
+    assert not AccessAttempt.objects.exists()
 
 
 def test_the_administration_has_no_other_page_for_it(user: User) -> None:

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.db import SessionStore
 
@@ -56,7 +57,11 @@ class Page(threading.Thread):
 
     def _ask(self) -> None:
         line = http.client.HTTPConnection(self.place, timeout=30)
-        line.request("GET", f"/?seen={self.seen}", headers={"HX-Request": "true", "Cookie": f"sessionid={self.cookie}"})
+        line.request(
+            "GET",
+            f"/?seen={self.seen}",
+            headers={"HX-Request": "true", "Cookie": f"{settings.SESSION_COOKIE_NAME}={self.cookie}"},
+        )
         answer = line.getresponse()
         body = answer.read()
         line.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sqlite3
+import zlib
 from contextlib import closing
 from typing import IO, TYPE_CHECKING
 from urllib.parse import quote
@@ -83,7 +84,7 @@ def expand(source: Path, goal: IO[bytes], size: int, tick: Callable[[], None]) -
                 tick()
                 goal.write(data[:left])
                 left -= len(data)
-    except (gzip.BadGzipFile, EOFError) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ArchiveError(DAMAGED) from error
     if left:
         raise ArchiveError("The database in the archive has another size than its manifest says: take another one.")

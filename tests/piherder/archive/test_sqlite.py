@@ -148,7 +148,11 @@ def test_a_bomb_or_a_short_file_is_refused(tmp_path: Path, said: int) -> None:
     assert len(out.getvalue()) <= min(said, 1000)
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip at all", gzip.compress(b"x" * 1000, mtime=0)[:-6]])
+WHOLE = gzip.compress(bytes(range(250)) * 4, mtime=0)
+ODD = WHOLE[:10] + bytes(byte ^ 0xFF for byte in WHOLE[10:40]) + WHOLE[40:]  # behind a whole header
+
+
+@pytest.mark.parametrize("content", [b"", b"no gzip at all", WHOLE[:-6], ODD])
 def test_what_cannot_be_expanded_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "packed").write_bytes(content)
     with pytest.raises(ArchiveError, match=r"damaged or incomplete|another size"):

@@ -165,18 +165,33 @@ def restore(
     with NamedTemporaryFile("w", dir=source.parent) as kept:
         kept.write("".join(f"{line}\n" for line in found.lines))
         kept.flush()
-        read = [reader.path, "--no-owner", "--no-privileges", f"--use-list={kept.name}", "--file=-", str(source)]
-        write = [writer.path, "--no-psqlrc", "--quiet", "--no-password", "--set=ON_ERROR_STOP=1"]
-        try:
-            was_read, was_written = pour(
-                read,
-                [*write, f"--dbname={place.conninfo}", "--file=-"],
-                dropping(found.schema, found.tables.union(replaced)),
-                then,
-                environment(place.secrets),
-            )
-        except OSError as error:
-            raise of_system(error, writer.path) from error
+        read = [reader.path, f"--use-list={kept.name}", str(source)]
+        _through(read, writer, place, dropping(found.schema, found.tables.union(replaced)), then)
+
+
+def replace_all(place: Address, server: int, source: Path) -> None:
+    """Put a dump that was made here in the place of all that our user owns, all of it or nothing. Raises ArchiveError.
+
+    For a database that is ours alone: tables that a later version made go as well.
+    """
+    reader = choose("pg_restore", tools("pg_restore"), server)
+    writer = choose("psql", tools("psql"), reader.major)
+    _through([reader.path, str(source)], writer, place, "DROP OWNED BY CURRENT_USER;", "")
+
+
+def _through(read: Sequence[str], writer: Tool, place: Address, before: str, then: str) -> None:
+    """From pg_restore to psql in one transaction, between two statements. Raises ArchiveError."""
+    write = [writer.path, "--no-psqlrc", "--quiet", "--no-password", "--set=ON_ERROR_STOP=1"]
+    try:
+        was_read, was_written = pour(
+            [*read, "--no-owner", "--no-privileges", "--file=-"],
+            [*write, f"--dbname={place.conninfo}", "--file=-"],
+            before,
+            then,
+            environment(place.secrets),
+        )
+    except OSError as error:
+        raise of_system(error, writer.path) from error
     if was_written.code:
         raise refusal(was_written.text)
     if was_read.code:

@@ -16,8 +16,6 @@ from piherder.house.folder import Refused, make_private
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from piherder.archive.postgres import Address
-
 NAMES = {"sqlite": "db.sqlite3", "postgresql": "database.pgdump"}
 ROOM = 1.2  # times the database's size that must be free before a copy is begun
 
@@ -86,7 +84,7 @@ def restore(source: Path) -> None:
     else:
         from piherder.archive import dump, postgres
 
-        restore_postgresql(source, postgres.address(connection.settings_dict), dump.server_major())
+        postgres.replace_all(postgres.address(connection.settings_dict), dump.server_major(), source)
 
 
 def restore_sqlite(source: Path, goal: Path) -> None:
@@ -101,21 +99,6 @@ def restore_sqlite(source: Path, goal: Path) -> None:
         goal.with_name(goal.name + suffix).unlink(missing_ok=True)
     draft.replace(goal)
     sync(goal)
-
-
-def restore_postgresql(source: Path, place: Address, server: int) -> None:
-    """In one transaction: all that our user owns goes, also tables that a later version made; the dump comes."""
-    from piherder.archive import postgres
-
-    plain = source.with_suffix(".sql")
-    try:
-        reader = postgres.choose("pg_restore", postgres.tools("pg_restore"), server)
-        postgres.run(reader, ["--no-owner", "--no-privileges", f"--file={plain}", str(source)], {}, "it", nothing)
-        words = ["-X", "-q", "-1", "-v", "ON_ERROR_STOP=1", "-c", "DROP OWNED BY CURRENT_USER", "-f", str(plain)]
-        writer = postgres.choose("psql", postgres.tools("psql"), server)
-        postgres.run(writer, [*words, f"--dbname={place.conninfo}"], place.secrets, "it", nothing)
-    finally:
-        plain.unlink(missing_ok=True)
 
 
 def copy_main(arguments: list[str]) -> int:

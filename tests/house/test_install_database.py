@@ -7,18 +7,23 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
 from piherder import env
+from piherder.archive import postgres
 from piherder.house import database_copy
 from piherder.house.folder import CLONE, Refused
 from piherder.house.postgres import PrivatePostgres
+from tests.piherder.archive.test_pipe import newer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+__all__ = ("newer",)
 
 
 @pytest.fixture
@@ -119,14 +124,33 @@ def server() -> Iterator[PrivatePostgres]:
     found.close()
 
 
-def test_postgresql_comes_back_without_what_a_later_version_made(server: PrivatePostgres, tmp_path: Path) -> None:
-    import psycopg
-
+def of_its_own(server: PrivatePostgres, name: str) -> str:
+    """A database with an owner of its name: the server's first user owns what PostgreSQL itself is made of."""
     with psycopg.connect(server.url, autocommit=True) as connection:
-        # The server's first user owns what PostgreSQL itself is made of; ours owns its own things alone.
-        connection.execute("CREATE ROLE herder LOGIN PASSWORD 'h'")
-        connection.execute("CREATE DATABASE herder OWNER herder")
-    url = f"postgresql://herder:h@127.0.0.1:{server.place.port}/herder"
+        connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'h'")
+        connection.execute(f"CREATE DATABASE {name} OWNER {name}")
+    return f"postgresql://{name}:h@127.0.0.1:{server.place.port}/{name}"
+
+
+def test_what_a_newer_pg_restore_writes_an_older_server_takes(
+    server: PrivatePostgres, tmp_path: Path, newer: None
+) -> None:
+    url = of_its_own(server, "older")
+    with psycopg.connect(url, autocommit=True) as connection:
+        if connection.info.server_version >= 170_000:
+            pytest.skip("this server knows the setting")
+        connection.execute("CREATE TABLE kept AS SELECT 'a' AS word")
+    done = house(tmp_path, "copy-database", str(tmp_path / "upgrades/1"), url=url)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("UPDATE kept SET word = 'b'")
+    login = {"HOST": "127.0.0.1", "PORT": str(server.place.port), "USER": "older", "PASSWORD": "h", "NAME": "older"}
+    postgres.replace_all(postgres.address(login), 15, Path(done.stdout.strip()))
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT word FROM kept").fetchall() == [("a",)]
+
+
+def test_postgresql_comes_back_without_what_a_later_version_made(server: PrivatePostgres, tmp_path: Path) -> None:
+    url = of_its_own(server, "herder")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
             "CREATE TABLE kept (id bigserial PRIMARY KEY, word text); INSERT INTO kept(word) VALUES ('a')"

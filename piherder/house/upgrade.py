@@ -247,8 +247,8 @@ def upgrade(layout: Layout, options: Options) -> None:
 def change(before: Inside, after: Inside) -> Record:
     """Stops, copies and takes over; either all of it or nothing. Raises Refused."""
     layout, moment, more = before.layout, now(), more_workers()
-    stop(layout)
     try:
+        stop(layout)
         record = Record(before.release.name, after.release.name, str(copy_database(after, moment)), moment)
         note(layout, record)
     except (Refused, OSError) as error:
@@ -285,8 +285,8 @@ def back(layout: Layout, options: Options) -> None:
     with patient(), held(found, f"{HOLD}{record.before}"):
         wait_for_jobs(found, options.wait)
         more = more_workers()
-        stop(layout)
         try:
+            stop(layout)
             kept = copy_database(found, now())
             restore(layout, record)
         finally:

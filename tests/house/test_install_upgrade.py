@@ -191,6 +191,28 @@ def test_the_wait_ends_and_names_who_was_in_the_way(found: Inside) -> None:
         upgrade.wait_for_jobs(found, 0)
 
 
+@pytest.fixture
+def unstoppable(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Units of which one does not stop; what is started afterwards, with which further workers."""
+    started: list[list[str]] = []
+
+    def refuse(_layout: Layout) -> None:
+        raise Refused("piherder-beat.service did not stop in time.")
+
+    monkeypatch.setattr(upgrade, "more_workers", lambda: ["piherder-worker@2.service"])
+    monkeypatch.setattr(upgrade, "stop", refuse)
+    monkeypatch.setattr(upgrade, "start_all", lambda _layout, more: started.append(more))
+    return started
+
+
+def test_what_was_stopped_before_something_would_not_is_started_again(
+    found: Inside, unstoppable: list[list[str]]
+) -> None:
+    with pytest.raises(Refused, match=r"^Nothing was changed, and .* runs on: piherder-beat\.service did not stop"):
+        upgrade.change(found, found)
+    assert unstoppable == [["piherder-worker@2.service"]]
+
+
 def test_what_the_way_back_needs_is_kept_where_only_root_writes(found: Inside) -> None:
     layout = found.layout
     (layout.units / "piherder-web.service").write_text("old\n")

@@ -66,12 +66,14 @@ def tunnel(port: int) -> str:
     return f"ssh -L {port}:127.0.0.1:{port} {user}@{host}"
 
 
-def farewell(options: stack.Options, password: str) -> list[str]:
+def first_login(password: str) -> list[str]:
+    """The line about a new administrator; shown at once, because nobody can ask for it again when the rest fails."""
+    return [f"User {ADMIN}, password {password} (shown once, never again)"] if password else []
+
+
+def farewell(options: stack.Options) -> list[str]:
     """The lines printed when everything is up; the address, and on loopback the way in from elsewhere, come last."""
-    lines = []
-    if password:
-        lines += [f"User {ADMIN}, password {password} (shown once, never again)"]
-    lines += [f"PiHerder is up at http://{options.socket_address}/ (Ctrl-C stops it)"]
+    lines = [f"PiHerder is up at http://{options.socket_address}/ (Ctrl-C stops it)"]
     if options.is_loopback:
         lines += ["From another machine, open a tunnel and then the same address there:", f"  {tunnel(options.port)}"]
     else:
@@ -106,7 +108,8 @@ def serve(options: stack.Options, redis: PrivateRedis) -> None:
     for line in passed_over():
         say(line)
     environment = stack.environment(options, redis.url)
-    password = prepare_database(environment)
+    for line in first_login(prepare_database(environment)):
+        say(line)
     for line in manage(environment, "manage.py", "first_start", notes=True).splitlines():
         say(line)
     supervisor = stack.supervisor(options, redis, say)
@@ -114,7 +117,7 @@ def serve(options: stack.Options, redis: PrivateRedis) -> None:
     try:
         supervisor.start()
         supervisor.announce(f"http://{options.socket_address}/")
-        for line in [] if supervisor.is_stopping else farewell(options, password):
+        for line in [] if supervisor.is_stopping else farewell(options):
             say(line)
         supervisor.run()
     finally:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -103,14 +104,27 @@ def test_the_tunnel_names_the_address_that_ssh_came_in_on(monkeypatch: pytest.Mo
 
 
 def test_the_tunnel_comes_last_on_loopback_and_never_otherwise() -> None:
-    assert run.farewell(options(), "")[-1].strip().startswith("ssh -L 8000:127.0.0.1:8000 ")
-    assert not any("ssh -L" in line for line in run.farewell(options("0.0.0.0"), ""))
-    assert "encrypt" in run.farewell(options("0.0.0.0"), "")[-1]
+    assert run.farewell(options())[-1].strip().startswith("ssh -L 8000:127.0.0.1:8000 ")
+    assert not any("ssh -L" in line for line in run.farewell(options("0.0.0.0")))
+    assert "encrypt" in run.farewell(options("0.0.0.0"))[-1]
 
 
 def test_the_password_is_shown_at_the_first_start_only() -> None:
-    assert "\n".join(run.farewell(options(), "s3cret")).count("s3cret") == 1
-    assert "password" not in "\n".join(run.farewell(options(), ""))
+    assert "\n".join(run.first_login("s3cret")).count("s3cret") == 1
+    assert run.first_login("") == []
+
+
+def test_the_password_is_shown_also_when_the_start_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_words: object, **_options: object) -> str:
+        raise folder.Refused("The backup root cannot be made.")
+
+    monkeypatch.setattr(run, "prepare_database", lambda _environment: "s3cret")
+    monkeypatch.setattr(run, "manage", fail)
+    with pytest.raises(folder.Refused):
+        run.serve(options(), SimpleNamespace(url="redis://127.0.0.1:1"))  # type: ignore[arg-type]  # it is never asked
+    assert "password s3cret (shown once" in capsys.readouterr().out
 
 
 def test_a_failing_command_is_quoted_in_one_line() -> None:

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 
 from jobs.log_view import look, steps
 from jobs.models import Job
-from jobs.pages import is_part, may_run
+from jobs.pages import is_part, may_run, number, unkept
 from jobs.rules import Refused
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from jobs.services import Requested
 
 JOB = "job"  # the name in the address
-LONGEST = 18  # digits
 
 
 def to_job(request: HttpRequest, ask: Callable[[], Requested], back: str) -> HttpResponse:
@@ -35,17 +34,18 @@ def to_job(request: HttpRequest, ask: Callable[[], Requested], back: str) -> Htt
         answer = ask()
     except Refused as refusal:
         return refuse(request, refusal_words(refusal), back)
+    words = f"Job {answer.job.pk} was already doing this; you are looking at it." if answer.attached else ""
     if is_part(request):
-        return _shown(request, answer.job, attached=answer.attached)
-    if answer.attached:
-        messages.info(request, f"Job {answer.job.pk} was already doing this; you are looking at it.")
+        return _shown(request, answer.job, words)
+    if words:
+        messages.info(request, words)
     return redirect("job", answer.job.pk)
 
 
 def refuse(request: HttpRequest, words: str, back: str) -> HttpResponse:
     """Say why nothing was started: in place, or on the page `back`."""
     if is_part(request):
-        return _unkept(render(request, "jobs/in_place.html", {"refusal": words, "close": address(request, None)}))
+        return unkept(render(request, "jobs/in_place.html", {"refusal": words, "close": address(request, None)}))
     messages.error(request, words)
     return redirect(back)
 
@@ -59,16 +59,11 @@ def refusal_words(refusal: Refused) -> str:
     )
 
 
-def _shown(request: HttpRequest, job: Job, *, attached: bool) -> HttpResponse:
-    context = {**live(job), "attached": attached, "may_run": may_run(request), "close": address(request, None)}
-    response = _unkept(render(request, "jobs/in_place.html", context))
+def _shown(request: HttpRequest, job: Job, words: str) -> HttpResponse:
+    context = {**live(job), "words": words, "may_run": may_run(request), "close": address(request, None)}
+    response = unkept(render(request, "jobs/in_place.html", context))
     response["HX-Replace-Url"] = address(request, job)
     response["HX-Trigger-After-Settle"] = "job"  # parts of the page that show jobs ask anew
-    return response
-
-
-def _unkept(response: HttpResponse) -> HttpResponse:
-    response["Cache-Control"] = "no-store"
     return response
 
 
@@ -79,10 +74,8 @@ def live(job: Job, after: int = 0) -> dict[str, Any]:
 
 def kept(request: HttpRequest) -> dict[str, Any]:
     """The job that the address of a page names, as a page loaded anew shows it; nothing for an unknown one."""
-    number = request.GET.get(JOB, "")
-    if not number.isdecimal() or len(number) > LONGEST:
-        return {}
-    job = Job.objects.select_related("host").filter(pk=int(number)).first()
+    pk = number(request.GET.get(JOB, ""))
+    job = Job.objects.select_related("host").filter(pk=pk).first() if pk else None
     return {**live(job), "close": without(request.get_full_path())} if job else {}
 
 

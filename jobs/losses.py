@@ -49,10 +49,8 @@ def look_of(job: Job) -> registry.Settle | None:
     """The read-only look at the host that settles a running row of this kind; None when there is none."""
     if job.status != Status.RUNNING:
         return None
-    try:
-        return registry.settle_of(registry.get(job.kind))
-    except registry.UnknownKind:
-        return None
+    family = registry.find(job.kind)
+    return registry.settle_of(family) if family else None
 
 
 def _verdict(look: registry.Settle, job: Job) -> End:

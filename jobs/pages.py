@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
 P = ParamSpec("P")
+DIGITS = 18  # of the longest number that every database holds as a key
 MAY_RUN = "jobs.add_job"
 READS_ONLY = "Your account may look but not change anything: ask an administrator for the right to run jobs."
 
@@ -54,13 +55,23 @@ def is_part(request: HttpRequest) -> bool:
     return bool(getattr(request, "htmx", False))
 
 
+def unkept(response: HttpResponse) -> HttpResponse:
+    """The response, which no cache keeps."""
+    response["Cache-Control"] = "no-store"
+    return response
+
+
 def page(request: HttpRequest, name: str, context: dict[str, Any], *, status: int = 200) -> HttpResponse:
     """`name`.html, or for htmx the part of it that lives: `name`_part.html."""
     part = "_part" if is_part(request) else ""
     response = render(request, f"{name}{part}.html", {"may_run": may_run(request), **context}, status=status)
     response["Vary"] = "HX-Request"
-    response["Cache-Control"] = "no-store"
-    return response
+    return unkept(response)
+
+
+def number(text: str) -> int:
+    """A whole number of an address, 0 for anything that no row can have."""
+    return int(text) if text.isdecimal() and len(text) < DIGITS else 0
 
 
 def first_error(form: BaseForm) -> str:

@@ -231,6 +231,17 @@ def get(kind: str) -> Family:
         raise UnknownKind(f"There is no kind of work called {kind}: known are {known}.") from None
 
 
+def find(kind: str) -> Family | None:
+    """The family of `kind`; None for one that is no longer installed, which old rows may name."""
+    return _families.get(kind)
+
+
+def label(kind: str) -> str:
+    """What a kind does, in words; one that is gone keeps its name."""
+    family = find(kind)
+    return family.label if family else kind
+
+
 def kinds() -> list[Family]:
     """All families, by kind."""
     return [_families[kind] for kind in sorted(_families)]

@@ -14,7 +14,6 @@ from django.utils import timezone
 from jobs import registry, tasks, transitions
 from jobs.admission import Busy, Draft, Unavailable, admit
 from jobs.models import ACTIVE, Door, EngineSettings, Job, JobEvent, Status
-from jobs.registry import UnknownKind
 from jobs.rules import Refused as Refused  # the doors know it from here
 from jobs.rules import checked
 from jobs.transitions import End, LostClaim
@@ -104,10 +103,8 @@ def request_cancel(job: Job, *, asker: Asker) -> str:
 
 
 def _may_be_cancelled(job: Job) -> bool:
-    try:
-        return registry.get(job.kind).cancellable
-    except UnknownKind:
-        return True
+    family = registry.find(job.kind)
+    return family is None or family.cancellable
 
 
 def _ended_at_once(job: Job, asker: Asker) -> bool:

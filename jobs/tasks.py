@@ -55,10 +55,8 @@ declared = {name: _declare(name) for name in TASKS}
 
 def task_of(job: Job) -> str:
     """Name of the Celery task that carries `job`; a kind that no longer exists goes where it is told so."""
-    try:
-        return registry.get(job.kind).task
-    except registry.UnknownKind:
-        return "exclusive_job"
+    family = registry.find(job.kind)
+    return family.task if family else "exclusive_job"
 
 
 def publish(job_id: int) -> bool:

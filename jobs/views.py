@@ -13,9 +13,9 @@ from django.views.decorators.http import require_safe
 from jobs import logs
 from jobs.filters import JobFilter, job_page
 from jobs.forms import HoldForm
-from jobs.in_place import LONGEST, live, to_job
+from jobs.in_place import live, to_job
 from jobs.models import Job
-from jobs.pages import asker, changes, first_error, is_part, page
+from jobs.pages import asker, changes, first_error, is_part, number, page
 from jobs.services import Refused, hold, release, request_cancel, run_again
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ def jobs(request: HttpRequest) -> HttpResponse:
 def job(request: HttpRequest, pk: int) -> HttpResponse:
     """One job; its part is asked for again until the job has ended, each time with the lines that are new."""
     found = get_object_or_404(Job.objects.select_related("host"), pk=pk)
-    after = request.GET.get("after", "")
-    shown = live(found, int(after) if after.isdecimal() and len(after) < LONGEST else 0)
+    shown = live(found, number(request.GET.get("after", "")))
     return page(request, "jobs/job", {**shown, "in_place": "in_place" in request.GET})
 
 

@@ -18,6 +18,7 @@ from django.views import View
 from django_htmx.http import HttpResponseClientRefresh
 
 from hosts.vault import SealBroken
+from jobs.pages import unkept
 from piherder.accounts import second_step
 from piherder.accounts.enrolment import codes_page, enrolment, guess, left_words, wrong_code
 from piherder.accounts.models import Rules
@@ -94,9 +95,7 @@ class Between(views.RedirectURLMixin, View):
     def show(self, name: str, **context: Any) -> HttpResponse:
         """A page that no cache keeps."""
         context |= {"next": self.get_redirect_url(), "account": self.user.get_username()}
-        response = render(self.request, f"registration/{name}.html", context)
-        response["Cache-Control"] = "no-store"
-        return response
+        return unkept(render(self.request, f"registration/{name}.html", context))
 
 
 class SecondStep(Between):

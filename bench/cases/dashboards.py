@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.contrib.sessions.backends.db import SessionStore
+from django.test import Client
 
 from bench import proc
 from bench.asking import ask
@@ -76,12 +76,9 @@ class Page(threading.Thread):
 
 def logged_in() -> str:
     """The session of somebody who may look."""
-    user = User.objects.create_superuser("bench")
-    session = SessionStore()
-    session["_auth_user_id"], session["_auth_user_hash"] = str(user.pk), user.get_session_auth_hash()
-    session["_auth_user_backend"] = "piherder.accounts.roles.RoleBackend"
-    session.save()
-    return str(session.session_key)
+    client = Client()
+    client.force_login(User.objects.create_superuser("bench"))
+    return client.cookies[settings.SESSION_COOKIE_NAME].value
 
 
 def watched(address: str, cookie: str, pids: list[int], seconds: float) -> tuple[float, int]:

@@ -10,6 +10,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.utils.safestring import mark_safe
 
+from jobs.pages import unkept
 from piherder.accounts import limits, second_step
 from piherder.accounts.models import Authenticator
 
@@ -49,9 +50,7 @@ def enrolment(request: HttpRequest, user: User) -> dict[str, Any]:
 
 def codes_page(request: HttpRequest, codes: list[str], onward: str) -> HttpResponse:
     """The recovery codes, shown this once."""
-    response = render(request, "accounts/codes.html", {"codes": codes, "onward": onward})
-    response["Cache-Control"] = "no-store"
-    return response
+    return unkept(render(request, "accounts/codes.html", {"codes": codes, "onward": onward}))
 
 
 def wrong_code() -> str:

@@ -22,7 +22,10 @@ from django.db.models import F
 from django.shortcuts import render
 from django.utils import timezone
 
+from jobs.pages import unkept
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from django.contrib.auth.models import User
@@ -82,7 +85,7 @@ def wait(name: str, address: str, *, counted: int = 0) -> timedelta | None:
     `counted` is 1 for who has counted their own guess already.
     """
     now = timezone.now()
-    return max((end - now for end in _ends(name, address, now, counted) if end), default=None)
+    return _longest(_ends(name, address, now, counted), now)
 
 
 def _ends(name: str, address: str, now: datetime, counted: int = 0) -> tuple[datetime | None, datetime | None]:
@@ -92,9 +95,12 @@ def _ends(name: str, address: str, now: datetime, counted: int = 0) -> tuple[dat
     return by_name, _free_at(rows.filter(ip_address=address), PER_ADDRESS + counted)
 
 
-def whom_to_unlock(name: str, address: str) -> str:
+def _longest(ends: Iterable[datetime | None], now: datetime) -> timedelta | None:
+    return max((end - now for end in ends if end), default=None)
+
+
+def _whom_to_unlock(address: str, by_name: datetime | None, by_address: datetime | None) -> str:
     """The words behind `unlock_login` that help who waits; an account is called NAME, as what was typed may be none."""
-    by_name, by_address = _ends(name, address, timezone.now())
     if not by_address:
         return "NAME"
     return "--all" if by_name else f"--address {address}"
@@ -167,9 +173,10 @@ class Handler(AxesDatabaseHandler):  # type: ignore[misc]  # django-axes has no 
 def locked_page(request: HttpRequest, answer: HttpResponse | None, credentials: dict[str, Any] | None) -> HttpResponse:
     """The page for whose guess was not looked at, the same whether there is such an account or not."""
     name, address = (credentials or {}).get("username") or "", address_of(request)
-    left = wait(name, address) or timedelta(seconds=1)
-    context = {"minutes": math.ceil(left / timedelta(minutes=1)), "unlock": whom_to_unlock(name, address)}
+    now = timezone.now()
+    ends = _ends(name, address, now)
+    left = _longest(ends, now) or timedelta(seconds=1)
+    context = {"minutes": math.ceil(left / timedelta(minutes=1)), "unlock": _whom_to_unlock(address, *ends)}
     response = render(request, "registration/locked.html", context, status=429)
     response["Retry-After"] = str(math.ceil(left.total_seconds()))
-    response["Cache-Control"] = "no-store"
-    return response
+    return unkept(response)

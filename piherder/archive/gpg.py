@@ -70,6 +70,16 @@ def decrypting(source: IO[bytes], passphrase: bytes, home: Path, tick: Callable[
             _drain(process.stdout, tick)
 
 
+@contextmanager
+def opened(source: IO[bytes], passphrase: bytes | None, home: Path, tick: Callable[[], None]) -> Iterator[IO[bytes]]:
+    """The open file `source` itself where there is no passphrase, else its plain text as from `decrypting`."""
+    if passphrase is None:
+        yield source
+        return
+    with decrypting(source, passphrase, home, tick) as plain:
+        yield plain
+
+
 def _drain(pipe: IO[bytes], tick: Callable[[], None]) -> None:
     """gpg says whether the text is whole only at its end."""
     left = LONGEST_REST

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 from piherder.archive import gpg, pack, postgres, sqlite
 from piherder.archive.errors import ArchiveError, of_system
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from piherder.archive.manifest import Manifest
@@ -24,7 +23,7 @@ def prove(partial: Path, secret: bytes | None, plain: Path, found: Manifest, tic
     try:
         with partial.open("rb") as source:
             forget(source)
-            with _opened(source, secret, plain / "gnupg", tick) as opened:
+            with gpg.opened(source, secret, plain / "gnupg", tick) as opened:
                 _compare(opened, found, tick)
         _open_dump(plain / found.dump, found, tick)
     except OSError as error:
@@ -46,15 +45,6 @@ def _compare(source: IO[bytes], found: Manifest, tick: Callable[[], None]) -> No
 def forget(file: IO[bytes]) -> None:
     """Let the kernel drop what it still knows of a file that is on its disk, so that the disk answers."""
     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-@contextmanager
-def _opened(source: IO[bytes], secret: bytes | None, home: Path, tick: Callable[[], None]) -> Iterator[IO[bytes]]:
-    if secret is None:
-        yield source
-        return
-    with gpg.decrypting(source, secret, home, tick) as plain:
-        yield plain
 
 
 def _open_dump(dumped: Path, found: Manifest, tick: Callable[[], None]) -> None:

@@ -93,10 +93,15 @@ def claim(folder: Path, install_id: str) -> None:
     publish(folder, MARKER)
 
 
+def partial_of(folder: Path, name: str) -> Path:
+    """Where a file lies until it is published."""
+    return folder / f"{PARTIAL}{name}"
+
+
 @contextmanager
 def new_file(folder: Path, name: str) -> Iterator[IO[bytes]]:
     """The partial of `name`, mode 0600, on the disk when the block ends, gone when it fails. Raises ArchiveError."""
-    partial = folder / f"{PARTIAL}{name}"
+    partial = partial_of(folder, name)
     try:
         partial.unlink(missing_ok=True)
         with private_file(partial) as handle:
@@ -113,8 +118,8 @@ def new_file(folder: Path, name: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def only_whole(folder: Path, name: str) -> Iterator[Path]:
-    """Where the partial of `name` lies; it is gone when the block ends without having published it."""
-    partial = folder / f"{PARTIAL}{name}"
+    """The partial of `name`; it is gone when the block ends without having published it."""
+    partial = partial_of(folder, name)
     try:
         yield partial
     finally:
@@ -130,7 +135,7 @@ def publish(folder: Path, name: str) -> Path:
     """Give a complete partial its name; the folder is on the disk when this returns. Raises ArchiveError."""
     final = folder / name
     try:
-        (folder / f"{PARTIAL}{name}").rename(final)
+        partial_of(folder, name).rename(final)
         sync_folder(folder)
     except OSError as error:
         raise of_system(error, final) from error

@@ -65,12 +65,8 @@ def _opened(path: Path, passphrase: bytes | None, home: Path, tick: Callable[[],
     locked = is_encrypted(path)
     if locked and passphrase is None:
         raise ArchiveError("The archive is encrypted: name its passphrase with --passphrase-file.", Failure.REFUSED)
-    with path.open("rb") as source:
-        if not locked or passphrase is None:
-            yield source
-            return
-        with gpg.decrypting(source, passphrase, home, tick) as plain:
-            yield plain
+    with path.open("rb") as source, gpg.opened(source, passphrase if locked else None, home, tick) as plain:
+        yield plain
 
 
 def require_room(found: Manifest, folder: Path) -> None:

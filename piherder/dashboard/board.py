@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from jobs import registry
 from jobs.models import Lane, WaitingOn
-from jobs.registry import UnknownKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -112,9 +111,5 @@ def _row(glance: Glance, across: Iterable[Column], found: Recent) -> Row:
 
 def waits_for(job: Job, lane: str) -> bool:
     """Whether a job waits until the host's copying is free; a request whose lane is taken never becomes a job."""
-    if lane != Lane.FENCE or job.waiting_on != WaitingOn.LOCK:
-        return False
-    try:
-        return registry.get(job.kind).mutex
-    except UnknownKind:
-        return False
+    family = registry.find(job.kind)
+    return lane == Lane.FENCE and job.waiting_on == WaitingOn.LOCK and family is not None and family.mutex

@@ -12,7 +12,6 @@ from hosts import standing
 from hosts.glance import NEVER
 from jobs import registry
 from jobs.models import Failure, WaitingOn
-from jobs.registry import UnknownKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from hosts.glance import Glance
     from hosts.standing import Trouble
-    from jobs.models import Job
     from piherder.dashboard.recent import Recent
 
 MOST = 30
@@ -97,7 +95,7 @@ def _failures(found: Recent, hosts: Sequence[Glance]) -> Iterator[Need]:
         gone = job.host_id is not None and job.host_id not in known
         if gone or (job.host_id in down and job.failure == Failure.HOST_UNREACHABLE):
             continue
-        words = f"{_label(job)} failed: {job.error}"
+        words = f"{registry.label(job.kind)} failed: {job.error}"
         yield Need("bad", job.where or f"Job {job.pk}", words, reverse("job", args=[job.pk]), job.finished_at)
 
 
@@ -126,10 +124,3 @@ def _skipping(now: datetime) -> Iterator[Need]:
     link = reverse("admin:django_celery_beat_periodictask_changelist")
     for trouble in standing.skipping(now):
         yield Need("warn", "Schedules", f"{trouble.words}.", link)
-
-
-def _label(job: Job) -> str:
-    try:
-        return registry.get(job.kind).label
-    except UnknownKind:
-        return job.kind

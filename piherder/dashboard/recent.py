@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from jobs import registry
 from jobs.models import ACTIVE, Job, JobEvent, Status
-from jobs.registry import UnknownKind
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -75,7 +74,5 @@ def recent() -> Recent:
 
 def is_routine(job: Job) -> bool:
     """A look that is taken many times a day, keeps no log and went well."""
-    try:
-        return job.status == Status.SUCCEEDED and not registry.get(job.kind).keep_log
-    except UnknownKind:
-        return False
+    family = registry.find(job.kind)
+    return family is not None and job.status == Status.SUCCEEDED and not family.keep_log

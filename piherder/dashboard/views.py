@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 from hosts.glance import glances_with
 from hosts.standing import scheduled
 from jobs.models import EngineSettings
-from jobs.pages import page
+from jobs.pages import is_part, page, unkept
 from piherder.dashboard import seen
 from piherder.dashboard.board import board
 from piherder.dashboard.coming import coming
@@ -30,7 +30,7 @@ _drawn: dict[str, bytes] = {}  # the part that lives as it was drawn last, by wh
 @require_safe
 def dashboard(request: HttpRequest) -> HttpResponse:
     """All of it; to an open page, which says what it has seen, nothing at all while nothing has changed."""
-    if not getattr(request, "htmx", False):
+    if not is_part(request):
         return page(request, "dashboard/dashboard", everything())
     now = seen.now()
     if request.GET.get("seen") == now:
@@ -41,12 +41,6 @@ def dashboard(request: HttpRequest) -> HttpResponse:
     response = page(request, "dashboard/dashboard", shown)
     _drawn.clear()
     _drawn[shown["seen"]] = response.content
-    return response
-
-
-def unkept(response: HttpResponse) -> HttpResponse:
-    """The response, which no cache keeps."""
-    response["Cache-Control"] = "no-store"
     return response
 
 

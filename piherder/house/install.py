@@ -240,18 +240,13 @@ def wait_until_up(found: Inside, seconds: float = UP_SECONDS) -> None:
         raise Refused(f"Not up after {seconds:.0f} s: {', '.join(lacking)}; see journalctl -u 'piherder-*' -n 50.")
 
 
-def login(password: str) -> list[str]:
-    """The first login; nothing when there was one before."""
-    return [f"User {run.ADMIN}, password {password} (shown once, never again)"] if password else []
-
-
 @contextmanager
 def shown_anyway(password: str) -> Iterator[None]:
     """Shows the first login also when the rest fails: nobody can ask for it again."""
     try:
         yield
     except BaseException:
-        for line in login(password):
+        for line in run.first_login(password):
             say(line)
         raise
 
@@ -265,7 +260,7 @@ def farewell(found: Inside, password: str) -> list[str]:
         f"Backups run as {USER}, who cannot own other people's files: rsync --fake-super keeps owners in attributes.",
         f"Settings: {found.layout.settings}. The command is: sudo herder status",
     ]
-    lines += login(password)
+    lines += run.first_login(password)
     lines += [f"PiHerder is up at http://{options.socket_address}/"]
     if options.is_loopback:
         return [

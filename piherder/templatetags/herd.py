@@ -15,7 +15,6 @@ from jobs import registry
 from jobs.in_place import kept
 from jobs.models import Job, Status
 from jobs.pages import may_run
-from jobs.registry import UnknownKind
 from jobs.spans import ago
 from jobs.spans import took as took_words
 from piherder.accounts.sessions import browser_words
@@ -101,7 +100,7 @@ def posts_in_place(view: str, *args: Any, target: str = "#in-place") -> SafeStri
 def job_in_place(context: Context) -> dict[str, Any]:
     """The live view of the job that the page's address names, else the empty place where one goes."""
     request = context["request"]
-    return {**kept(request), "may_run": may_run(request), "csrf_token": context.get("csrf_token")}
+    return {**kept(request), "may_run": may_run(request)}
 
 
 @register.filter
@@ -115,10 +114,7 @@ def sign(job: Job) -> str:
 @register.filter
 def kind_label(job: Job) -> str:
     """What a job does, in words; a kind that is no longer installed keeps its name."""
-    try:
-        return registry.get(job.kind).label
-    except UnknownKind:
-        return job.kind
+    return registry.label(job.kind)
 
 
 @register.filter

@@ -10,22 +10,14 @@ from django.utils import timezone
 
 from hosts.glance import glances_with
 from hosts.standing import scheduled
-from jobs import hints
 from jobs.models import Job, JobEvent, Status
 from piherder.dashboard.needs import needs
 from piherder.dashboard.recent import recent
 from tests.factories import change, make_job
 
 if TYPE_CHECKING:
-    import pytest
-
     from hosts.models import Host
     from piherder.dashboard.needs import Need
-
-
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is told of new jobs."""
-    monkeypatch.setattr(hints, "_publishers", [])
 
 
 def past(
